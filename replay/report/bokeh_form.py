@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -38,13 +37,13 @@ FORMATS = {
 NAME_OF = "return 0 <= value ? names[Math.min(Math.floor(value / units), names.length - 1)] : nobody"
 
 
-def embedded(charts: Sequence[Chart]) -> tuple[dict[str, str], str]:
+def embedded(charts: Sequence[Chart]) -> tuple[dict[str, Any], str]:
     """The charts for a page.
 
     Returns
     -------
     documents
-        Chart key -> JSON of a Bokeh document with its figure; one document per chart, so that a page draws what is in
+        Chart key -> a Bokeh document with its figure, for JSON; one document per chart, so that a page draws what is in
         view. Equal charts give equal text.
     library
         BokehJS, to be embedded in the page.
@@ -54,19 +53,19 @@ def embedded(charts: Sequence[Chart]) -> tuple[dict[str, str], str]:
     InputError
         When Bokeh is not installed; contains the command that installs it.
     """
-    with needs("a page with charts to zoom", "report", "--static makes one without"):
+    with needs("a page with charts to zoom", "report"):
         from bokeh.document import Document
         from bokeh.resources import Resources
-    window = _window(charts)
+
+        window = _window(charts)
     documents = {}
     for chart in charts:
         document = Document(title=chart.key)
         document.add_root(_figure(chart, window))
-        content = _renumbered(document.to_json(deferred=False), chart.key)
-        documents[chart.key] = json.dumps(
-            content, separators=(",", ":"), allow_nan=False
-        )
-    return documents, "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
+        content = document.to_json(deferred=False)
+        documents[chart.key] = _renumbered(content, chart.key)
+    library = Resources(mode="inline", components=["bokeh"]).js_raw
+    return documents, "\n".join(library)
 
 
 def _renumbered(content: Any, prefix: str) -> Any:
@@ -166,7 +165,7 @@ def _ticks(axis: Axis) -> Model:
     from bokeh.models import NumeralTickFormatter
 
     return NumeralTickFormatter(
-        format={"share": "0%", "log": "0,0.[000]"}.get(axis.scale, "0,0.[00]")
+        format={"share": "0%", "log": "0,0.[000]"}.get(axis.scale, "0,0.[00]a")
     )
 
 

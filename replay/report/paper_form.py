@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bft.models.errors import InputError
 from bft.models.plugins import needs
 from bft.replay.report.chart import (
     STRONG,
@@ -20,11 +21,8 @@ from bft.replay.report.chart import (
     Drawing,
     Heat,
     colour,
+    legend,
 )
-from bft.replay.report.run_charts import charts_of, charts_of_trace
-from bft.replay.report.run_files import read_run
-from bft.replay.report.study_charts import charts_of_sweep, is_sweep, read_sweep
-from bft.replay.trace.node_trace import NodeTrace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,30 +34,16 @@ INCHES, DPI = (6.4, 3.0), 200
 CELLS = (1200, 400)
 
 
-def write_figures(folders: Sequence[Path], target: Path, form: str) -> list[Path]:
-    """Write each chart of a report as a file of `FORMATS` into the folder `target`; return the files.
+def write_charts(charts: Sequence[Chart], target: Path, form: str) -> list[Path]:
+    """Write charts as files of `FORMATS`, named by their keys, into the folder `target`; return the files.
 
-    The same runs give the same bytes.
+    The same charts give the same bytes.
 
     Raises
     ------
     InputError
-        As `write_report`, and when Matplotlib is not installed.
+        When Matplotlib is not installed.
     """
-    if is_sweep(folders):
-        return write_charts(charts_of_sweep(read_sweep(folders[0])), target, form)
-    return write_charts(
-        charts_of([read_run(folder) for folder in folders]), target, form
-    )
-
-
-def write_trace_figures(trace: NodeTrace, target: Path, form: str) -> list[Path]:
-    """Write each chart of a node trace; as `write_figures`."""
-    return write_charts(charts_of_trace(trace), target, form)
-
-
-def write_charts(charts: Sequence[Chart], target: Path, form: str) -> list[Path]:
-    """Write charts as files of `FORMATS`, named by their keys; as `write_figures`."""
     files = [target / f"{chart.key}.{form}" for chart in charts]
     for chart, file in zip(charts, files, strict=True):
         write_chart(chart, file, form)
@@ -86,16 +70,30 @@ def write_chart(chart: Chart, file: Path, form: str = "png") -> None:
         _figure(chart).savefig(file, format=form, metadata=metadata, dpi=DPI)
 
 
-def _figure(chart: Chart) -> Figure:
-    from matplotlib.figure import Figure
+def plotted(charts: Sequence[Chart], key: str) -> Figure:
+    """The chart of this key as a figure.
 
-    drawing = chart.drawing
-    high = (
-        INCHES[1]
-        if not isinstance(drawing, Bars)
-        else 1.0 + 0.11 * len(drawing.names) * (1 + len(drawing.series))
-    )
-    figure = Figure(figsize=(INCHES[0], max(2.0, high)), layout="constrained")
+    Raises
+    ------
+    InputError
+        When there is none, or Matplotlib is not installed.
+    """
+    by_key = {chart.key: chart for chart in charts}
+    if key not in by_key:
+        raise InputError(f"no chart {key!r}: there are {', '.join(by_key)}")
+    return _figure(by_key[key])
+
+
+def _figure(chart: Chart) -> Figure:
+    """A chart as a figure of Matplotlib, with its title."""
+    with needs("a figure", "report"):
+        from matplotlib.figure import Figure
+
+    drawing, high = chart.drawing, INCHES[1]
+    if isinstance(drawing, Bars):
+        high = max(2.2, 1.2 + 0.11 * len(drawing.names) * (1 + len(drawing.series)))
+    figure = Figure(figsize=(INCHES[0], high), layout="constrained")
+    figure.suptitle(_label(chart.title), x=0.01, ha="left", fontsize=10)
     axes = figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
     _DRAW[type(drawing)](axes, drawing)
@@ -174,7 +172,7 @@ def _blocks(axes: Axes, drawing: Blocks) -> None:
         axes.set_yticks([])
     if drawing.classes:
         patches = [
-            Patch(color=hue, label=_label(name[:24])) for name, hue in drawing.legend()
+            Patch(color=hue, label=_label(name[:24])) for name, hue in legend(drawing)
         ]
         axes.legend(
             handles=patches,
@@ -212,7 +210,12 @@ def _heat(axes: Axes, drawing: Heat) -> None:
 
 def _edges(axes: Axes, x: Axis, y: Axis) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-    from matplotlib.ticker import PercentFormatter
+    from matplotlib.ticker import (
+        EngFormatter,
+        FuncFormatter,
+        NullFormatter,
+        PercentFormatter,
+    )
 
     for axis, model, scale in (
         (x, axes.xaxis, axes.set_xscale),
@@ -221,6 +224,10 @@ def _edges(axes: Axes, x: Axis, y: Axis) -> None:
         model.set_label_text(axis.label)
         if axis.scale == "log":
             scale("log")
+            model.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            model.set_minor_formatter(NullFormatter())
+        elif axis.scale == "number" and axis.label:
+            model.set_major_formatter(EngFormatter(sep=""))
         elif axis.scale == "share":
             model.set_major_formatter(PercentFormatter(1.0))
         elif axis.scale == "time":

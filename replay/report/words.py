@@ -1,14 +1,14 @@
-"""What a page says in words: its opening sentence, its headline figures, what its terms mean; and text as markup."""
+"""What a page says in words: its opening sentence, its headline figures, what its terms mean."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 from typing import Any
 
-from bft.models.errors import MAX_SENTENCE, printable
-from bft.replay.results.headlines import MUCH_LEFT, duration_text, minute
-from bft.replay.results.host import host_sentence, three_digits
+from bft.models.writing import duration, three_digits
+from bft.replay.results.figures import FIGURES
+from bft.replay.results.headlines import MUCH_LEFT, minute
+from bft.replay.results.host import host_sentence
 
 GLOSSARY = (
     (
@@ -66,21 +66,23 @@ GLOSSARY = (
 )
 
 
-def opening(summary: dict[str, Any]) -> str:
+def opening(summary: dict[str, Any], why_unused: str) -> str:
     """Say how large the machine is, what share was idle, what that is worth, what to set and what host jobs pay."""
     metrics = summary["metrics"]
     host = metrics.get("host") or {}
     sentences = [machine_sentence(summary), _trained(summary)]
+    if (metrics["used_share"] or 0.0) < 1 - MUCH_LEFT:
+        sentences.append(why_unused)
     if host.get("instants"):
         paid = _host(host)
         sentences.append(f"{paid[0].upper()}{paid[1:]}.")
-    return " ".join(sentences)
+    return " ".join(filter(None, sentences))
 
 
 def machine_sentence(summary: dict[str, Any]) -> str:
     """Return the machine, its idle share and what that is worth, in a sentence."""
     metrics, trace = summary["metrics"], summary["inputs"]["trace"]
-    span = duration_text(metrics.get("duration_s") or 0.0)
+    span = duration(metrics.get("duration_s") or 0.0)
     if "nodes" not in trace:
         return f"These jobs had the cluster {trace['source']} to themselves for {span}."
     part = summary["options"].get("node_count") or summary["options"].get("first_node")
@@ -99,13 +101,13 @@ def of_trace(statistics: dict[str, Any]) -> str:
     """Say of a trace how large the machine is, what share was idle, its worth, and how long nodes stay idle."""
     what = "unit" if "units" in statistics else "node"
     machine = f"Your {_counted(statistics[f'{what}s'], what)}"
-    share, span = statistics["idle_share"], duration_text(statistics["duration_s"])
+    share, span = statistics["idle_share"], duration(statistics["duration_s"])
     if not share:
         return f"{machine} were never idle in {span}."
     worth = _counted(round(statistics[f"idle_{what}s_mean"], 1), what)
     text = f"{machine} were idle for {share:.1%} of {span}, which is worth {worth}."
     pieces = statistics["fragments"]
-    half = duration_text(pieces["seconds_quantiles"]["p50"])
+    half = duration(pieces["seconds_quantiles"]["p50"])
     left = pieces["share_outliving_startup"]["60 s"]
     text += f" Half of the stretches of idle time last at most {half}; if a job needs 60 s to start on a {what}, "
     text += f"{left:.1%} of the idle time is left to it."
@@ -172,21 +174,27 @@ def tiles(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield "nothing", "to set: all jobs were done"
         elif metrics["advised"]:
             yield metrics["advised"], f"to set: made to get the {rest} that are left"
+        elif share < 1 - MUCH_LEFT:
+            yield f"{rest} left", "and no setting known that gets them"
         else:
             yield "nothing", f"to set: no more than {rest} are left"
     yield from _host_tiles(metrics.get("host") or {})
     finished = "jobs finished"
     if metrics.get("jct_s"):
-        finished += f", half of them within {duration_text(metrics['jct_s']['median'])}"
+        finished += f", half of them within {duration(metrics['jct_s']['median'])}"
     yield f"{metrics['jobs_finished']:,} of {metrics['jobs']:,}", finished
-    costs = metrics.get("costs", {})
-    for key, unit, what in (
-        ("additional_kwh", " kWh", "more than if the nodes had stayed idle"),
-        ("additional_co2_kg", " kg", "of CO2 more"),
-        ("value_used", "", "worth of the node-hours used, by your price"),
-    ):
-        if key in costs:
-            yield f"{costs[key]:,.0f}{unit}", what
+    for path, what in OF_COSTS.items():
+        figure = FIGURES[path]
+        if figure.of(metrics) is not None:
+            yield f"{figure.text(figure.of(metrics))} {figure.unit}".rstrip(), what
+
+
+# What the figures of costs are, for their tiles.
+OF_COSTS = {
+    "costs.additional_kwh": "more than if the nodes had stayed idle",
+    "costs.additional_co2_kg": "of CO2 more",
+    "costs.value_used": "worth of the node-hours used, by your price",
+}
 
 
 def _host_tiles(host: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -218,12 +226,3 @@ def _counted(count: float, what: str) -> str:
 def _nodes(count: float) -> str:
     text = f"{count:,.1f}".removesuffix(".0") if count >= 1 else f"{count:.2g}"
     return f"{text} node{'' if text == '1' else 's'}"
-
-
-def markup(text: str) -> str:
-    """A text in HTML or SVG: nothing in it is markup, and characters that act instead of being seen are escapes.
-
-    >>> markup("<b>Tom & Jerry</b>")
-    '&lt;b&gt;Tom &amp; Jerry&lt;/b&gt;'
-    """
-    return escape(printable(text, MAX_SENTENCE))

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from bft.models.writing import duration, three_digits
 from bft.replay.engine.ledger import Outcome
 from bft.replay.results.figures import FIGURES
-from bft.replay.results.host import host_lines, three_digits
+from bft.replay.results.host import host_lines
 from bft.replay.trace.trace_statistics import class_text, fragments
 
 # Up to so many jobs each is of interest by its name.
@@ -47,7 +48,9 @@ def headlines(
             "offered",
             f"{metrics['offered_unit_s'] / 3600:,.0f} idle unit-hours in the whole trace",
         )
-        window = f"{duration_text(metrics['duration_s'])} from {minute(metrics['window_start'])}"
+        window = (
+            f"{duration(metrics['duration_s'])} from {minute(metrics['window_start'])}"
+        )
         yield (
             "resource-integral",
             f"{metrics['resource_integral_unit_s'] / 3600:,.0f} of them in the window, {window}, "
@@ -93,14 +96,14 @@ def headlines(
                 else f" (of a generated workload, load {generated_load:.2f})"
             )
             mean, median, p95 = (
-                duration_text(spread[name]) for name in ("mean", "median", "p95")
+                duration(spread[name]) for name in ("mean", "median", "p95")
             )
             yield label, f"mean {mean}, median {median}, p95 {p95}{of}"
     if metrics.get("without_units_s"):
         waits = metrics["without_units_s"]
         yield (
             "time without units",
-            f"longest {duration_text(waits['longest'])}, p99 {duration_text(waits['p99'])} of all jobs submitted",
+            f"longest {duration(waits['longest'])}, p99 {duration(waits['p99'])} of all jobs submitted",
         )
     if "search" in metrics:
         yield from _searched(metrics["search"])
@@ -185,14 +188,6 @@ def _served(metrics: dict[str, Any]) -> Iterator[tuple[str, str]]:
 def minute(instant: str) -> str:
     """Return an instant of a summary to the minute."""
     return f"{instant[:10]} {instant[11:16]}"
-
-
-def duration_text(seconds: float) -> str:
-    """Return a duration in the largest unit that it reaches: 90 s is "1.5 min"."""
-    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.1f} s"
 
 
 # A cap on the jobs in play that was reached for a smaller share of the time explains little.

@@ -1,21 +1,19 @@
 """Carry out a plan in a study directory: finished points are skipped, the others go to the workers.
 
 Workers are anything with the protocol of `concurrent.futures.Executor`, here or on other machines: these are reached
-by Dask, batch systems through Dask, Parsl, or by the script of a job array. A dead worker costs its points one more
-try, and nothing else.
+by Dask, or by the script of a job array. A dead worker costs its points one more try, and nothing else.
 """
 
 from __future__ import annotations
 
 import os
-import runpy
 import shlex
 import signal
 import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -33,13 +31,12 @@ from multiprocessing.context import SpawnContext, SpawnProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
 from bft.models import InputError
 from bft.models.plugins import extra
 from bft.replay.inputs.files import Files
 from bft.replay.options.options import Options
-from bft.replay.results.run_directory import SUMMARY, damage_named
 from bft.replay.run import degraded, execute
 from bft.replay.studies.study import Plan, Study, key_of
 
@@ -235,12 +232,6 @@ class _Here(Executor):
         return future
 
 
-# dask-jobqueue's class for each batch system.
-QUEUES = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster"}
-# Resources of a batch job by default: a replay uses one core.
-RESOURCES: dict[str, Any] = {"cores": 1, "processes": 1, "memory": "4GB"}
-
-
 def dask(address: str) -> Workers:
     """The workers of a running Dask cluster, by its scheduler's address.
 
@@ -263,64 +254,6 @@ def dask(address: str) -> Workers:
             yield client.get_executor(pure=False).submit
 
     return Workers(start, None, f"the Dask cluster {address}")
-
-
-def jobqueue(system: str, jobs: int, resources: Mapping[str, str]) -> Workers:
-    """Workers in `jobs` jobs of a batch system, which dask-jobqueue submits and ends.
-
-    `resources` are its options: queue, account, walltime, memory and so on.
-
-    Raises
-    ------
-    InputError
-        When dask-jobqueue is not installed, or does not accept an option.
-    """
-    distributed, queues = extra("distributed", "dask"), extra("dask_jobqueue", "dask")
-    asked = {
-        **RESOURCES,
-        **{
-            name: int(text) if text.isdigit() else text
-            for name, text in resources.items()
-        },
-    }
-
-    @contextmanager
-    def start() -> Iterator[Submit]:
-        try:
-            cluster = getattr(queues, QUEUES[system])(**asked)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"--jobqueue {system}: {error}") from error
-        with cluster, distributed.Client(cluster) as client:
-            cluster.scale(jobs=jobs)
-            yield client.get_executor(pure=False).submit
-
-    return Workers(start, None, f"{jobs} jobs of {system}")
-
-
-def parsl(path: str) -> Workers:
-    """The workers of a Parsl configuration: a Python file that is executed and defines `config`.
-
-    Raises
-    ------
-    InputError
-        When Parsl is not installed, or the file defines no configuration.
-    """
-    pools, configs = extra("parsl.concurrent", "parsl"), extra("parsl.config", "parsl")
-    try:
-        config = runpy.run_path(path).get("config")
-    except OSError as error:
-        raise InputError((error.strerror or str(error)).lower(), file=path) from error
-    if not isinstance(config, configs.Config):
-        raise InputError(
-            "expected `config = parsl.config.Config(...)` in it", file=path
-        )
-
-    @contextmanager
-    def start() -> Iterator[Submit]:
-        with pools.ParslPoolExecutor(config) as pool:
-            yield pool.submit
-
-    return Workers(start, None, f"Parsl as {path} says")
 
 
 # Time limit of one replay in hours; users edit it in the script.
@@ -477,9 +410,8 @@ def carry_out(
     for key, label in labels.items():
         summary = study.summary(key)
         if summary is not None:
-            with damage_named(study.run(key) / SUMMARY):
-                notes.update(summary["notes"])
-                fell_back += [label] if degraded(summary["metrics"]) else []
+            notes.update(summary["notes"])
+            fell_back += [label] if degraded(summary["metrics"]) else []
     return Account(reused, failures, dict(notes), tuple(fell_back))
 
 

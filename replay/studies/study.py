@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from bft.models.checks import did_you_mean
 from bft.replay.inputs.files import INPUTS, Files, input_digests
 from bft.replay.options.naming import VARIANT, label_of
 from bft.replay.options.options import FIELDS, Options
-from bft.replay.results.run_directory import SUMMARY, TIMING, damage_named, plain
+from bft.replay.results.run_directory import HINT, SUMMARY, TIMING, plain
 from bft.replay.run import versions
+from bft.replay.trace.host_jobs import digest
 
 # More points than this are a typing error in a range.
 MAX_POINTS = 100_000
@@ -273,6 +274,17 @@ class Study:
         """Remove the record of a failure, before or after another attempt."""
         (self.folder / FAILED / f"{key}.json").unlink(missing_ok=True)
 
+    def keep(self, what: str, value: Any, write: Callable[[Any, Path], object]) -> Path:
+        """Write an input that is in memory into the study, in a folder named by its content."""
+        draft = self.folder / "inputs" / f".{what}"
+        draft.mkdir(parents=True, exist_ok=True)
+        file = draft / f"{what}.parquet"  # host jobs lie beside a trace
+        write(value, file)
+        folder = draft.with_name(f"{what}-{digest(file)[:16]}")
+        if not folder.exists():
+            draft.rename(folder)
+        return folder / file.name
+
     def write_plan(self, plan: Plan) -> list[str]:
         """Write the plan and return the keys of its points.
 
@@ -307,9 +319,11 @@ class Study:
                 "no plan of a sweep; `bft-replay sweep plan` makes one",
                 file=self.folder / PLAN,
             )
-        with damage_named(self.folder / PLAN):
+        try:
             keys = [str(each["key"]) for each in content["points"]]
             return Plan.from_document(content), keys
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            raise InputError("damaged", file=self.folder / PLAN, hint=HINT) from error
 
     def frame(self, plan: Plan, keys: Sequence[str]) -> pd.DataFrame:
         """Results of the plan's points: `index`, `key`, `status` (done, failed, missing), `error`, options, metrics.

@@ -138,7 +138,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
             [
                 "report",
                 str(folder / "demo"),
-                "--static",
                 "-o",
                 str(folder / "static.html"),
             ]

@@ -60,7 +60,7 @@ def test_a_page_is_not_written_under_the_name_of_another_form(
 ) -> None:
     assert run([*files, "--out", "run"]) == 0
     capsys.readouterr()
-    said = told(capsys, "report", "run", "--static", "-o", "r.pdf")
+    said = told(capsys, "report", "run", "-o", "r.pdf")
     assert (
         said
         == "Error: r.pdf: a page is HTML: expected a name that ends in .html (--pdf DIR writes its charts so)\n"

@@ -99,7 +99,7 @@ TABLES: dict[str, Callable[[pd.DataFrame, str], pd.DataFrame]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", TABLES)
 @pytest.mark.parametrize("name", ["steps", "jobs", "allocations"])
-@pytest.mark.parametrize("command", [["compare"], ["report", "--static", "--force"]])
+@pytest.mark.parametrize("command", [["compare"], ["report", "--force"]])
 def test_tables_with_other_columns_are_shown_or_named(
     runs: Path,
     capsys: pytest.CaptureFixture[str],

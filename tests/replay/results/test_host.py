@@ -365,7 +365,7 @@ def test_the_preset_suggests_a_reserve_only_where_a_return_time_is_stated(
 
 def test_the_page_has_sentence_section_tile_and_the_chart_of_who_waits() -> None:
     metrics_of(*ASKED, "--reserve", "1", trace="known.parquet")
-    assert run(["report", "r", "--static", "-o", "page.html"]) == 0
+    assert run(["report", "r", "-o", "page.html"]) == 0
     page = Path("page.html").read_text()
     assert "Your own jobs would have waited" in page
     assert '<section id="host"><h2>Your own jobs</h2>' in page
@@ -374,7 +374,7 @@ def test_the_page_has_sentence_section_tile_and_the_chart_of_who_waits() -> None
     assert "queues amplify" in page
     assert "1 % of such instants save S GB a job" in page
     metrics_of()
-    assert run(["report", "r", "--static", "-o", "page.html", "--force"]) == 0
+    assert run(["report", "r", "-o", "page.html", "--force"]) == 0
     page = Path("page.html").read_text()
     assert '<section id="who-waits">' not in page
     assert "each second that a node takes to return" in page
@@ -404,7 +404,7 @@ def test_comparisons_and_sweeps_have_columns_and_a_sweep_over_reserves_its_front
         "host.break_even_price",
     } <= set(table)
     assert (np.diff(table["host.delayed_share"]) <= 0).all()
-    assert run(["report", "s/results.parquet", "--static", "-o", "sweep.html"]) == 0
+    assert run(["report", "s/results.parquet", "-o", "sweep.html"]) == 0
     assert "What sparing your own jobs costs training" in Path("sweep.html").read_text()
     assert "given back for announced starts" in Path("sweep.html").read_text()
     capsys.readouterr()
@@ -419,7 +419,7 @@ def test_comparisons_and_sweeps_have_columns_and_a_sweep_over_reserves_its_front
         "host_waiting_node_h",
         "host_break_even_price",
     } <= set(pd.read_csv("c.csv"))
-    assert run(["report", *runs, "--static", "-o", "both.html"]) == 0
+    assert run(["report", *runs, "-o", "both.html"]) == 0
     assert "--reserve 1: 1 nodes kept free" in Path("both.html").read_text()
 
 
@@ -445,7 +445,7 @@ def test_the_front_has_the_line_of_known_starts_where_host_jobs_are_known() -> N
     assert run(["sweep", *options, *grid]) == 0
     table = pd.read_parquet("s/results.parquet")
     assert table["host.announced.delayed_share"][0] == pytest.approx(1 / 3)
-    assert run(["report", "s/results.parquet", "--static", "-o", "sweep.html"]) == 0
+    assert run(["report", "s/results.parquet", "-o", "sweep.html"]) == 0
     assert (
         "nothing kept, nodes given back for announced starts"
         in Path("sweep.html").read_text()
