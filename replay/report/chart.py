@@ -133,27 +133,6 @@ class Blocks:
         """Height of the chart in rows of units."""
         return len(self.rows) * self.units
 
-    def sampled(self, columns: int, rows: int) -> IntArray:
-        """The entry in the middle of each cell of a grid over the whole chart, -1 for none: shape (rows, columns).
-
-        The page does the same for the visible part, so that zooming in shows every block.
-        """
-        cells = np.full((rows, columns), -1, dtype=np.int64)
-        width, height = self.seconds / columns, self.height / rows
-        left, right = (
-            np.clip(np.ceil(at / width - 0.5), 0, columns).astype(int)
-            for at in (self.begin, self.end)
-        )
-        low, high = (
-            np.clip(np.ceil(at / height - 0.5), 0, rows).astype(int)
-            for at in (self.first, self.last + 1)
-        )
-        for block in np.flatnonzero((left < right) & (low < high)):
-            cells[low[block] : high[block], left[block] : right[block]] = self.who[
-                block
-            ]
-        return cells
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Heat:

@@ -117,6 +117,9 @@ def held_over_time(
     """
     by_pool = [pd.Series(used, at).groupby(level=0).last() for at, used in counted]
     times = changes.index.union(pd.concat(by_pool).index).unique()
-    used = sum(pool.reindex(times, method="ffill").fillna(0.0) for pool in by_pool)
+    used = pd.Series(0.0, times)
+    for pool in by_pool:
+        used += pool.reindex(times, method="ffill").fillna(0.0)
     held = changes.reindex(times, fill_value=0.0).cumsum()
-    return times.to_numpy(np.int64), np.minimum(used, held).to_numpy(np.float64)
+    counts = np.minimum(used.to_numpy(), held.to_numpy()).astype(np.float64)
+    return times.to_numpy(np.int64), counts

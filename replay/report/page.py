@@ -1,10 +1,10 @@
-"""Runs, a comparison, a sweep or a node trace as one HTML page: its content, which templates/page.html lays out."""
+"""Runs, a comparison, a sweep or a node trace as one HTML page: what the templates are filled with."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +17,6 @@ from bft.models.plugins import needs
 from bft.models.writing import duration, three_digits
 from bft.replay.engine.ledger import BOOKS
 from bft.replay.options.options import Options
-from bft.replay.report import words
 from bft.replay.report.bokeh_form import embedded, height
 from bft.replay.report.chart import Chart, colour, label, legend
 from bft.replay.report.paper_form import FORMATS
@@ -32,8 +31,9 @@ from bft.replay.report.study_charts import (
     varied,
 )
 from bft.replay.report.trace_charts import charts_of_trace
-from bft.replay.results.headlines import FEW_JOBS, headlines
-from bft.replay.results.host import host_lines
+from bft.replay.results.figures import FIGURES
+from bft.replay.results.headlines import FEW_JOBS, MUCH_LEFT, headlines, minute
+from bft.replay.results.host import host_lines, host_sentence
 from bft.replay.results.run_directory import plain
 from bft.replay.studies.comparison import (
     Comparison,
@@ -57,40 +57,15 @@ POLICY = (
 AT_ONCE = 4
 # More rows than this make a table that nobody reads; the files of the run have them all.
 ROWS = 100
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """A part of a page with its heading; `key` is what links lead to, and the others are what is there.
-
-    - `note`: a paragraph; `items`: a list; `facts`: pairs of a name and its value.
-    - `rows`: a table with `titles`; `jobs`: one that can be sorted, whose cells but the first are pairs of what they
-      are sorted by (None where unknown: last) and what is shown.
-    """
-
-    key: str
-    title: str
-    note: str = ""
-    items: Sequence[str] = ()
-    facts: Sequence[tuple[str, str]] = ()
-    titles: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
-    jobs: Sequence[Sequence[Any]] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """The content of a page: what comes before its charts, the charts, of which `AT_ONCE` are shown, and the rest."""
-
-    title: str
-    sub: str
-    opening: str
-    charts: Sequence[Chart]
-    warnings: Sequence[str] = ()
-    tiles: Sequence[tuple[str, str]] = ()
-    note: str = ""
-    before: Sequence[Section] = ()
-    after: Sequence[Section] = ()
+# What the figures of costs are, for their tiles.
+COSTS = {
+    "costs.additional_kwh": "more than if the nodes had stayed idle",
+    "costs.additional_co2_kg": "of CO2 more",
+    "costs.value_used": "worth of the node-hours used, by your price",
+}
+JOB_COLUMNS = (
+    "job", "submitted", "finished", "waited, h", "took, h", "mean units", "lost", "done", "preempted", "rescaled",
+)  # fmt: skip
 
 
 def write_report(
@@ -134,12 +109,13 @@ def write_report(
     True
     """
     if is_sweep(folders):
-        page = _of_sweep(folders[0], title)
+        text = _of_sweep(folders[0], title, all_charts=all_charts)
     elif len(folders) > 1:
-        page = _of_comparison(compared_runs(folders, different=different), title)
+        found = compared_runs(folders, different=different)
+        text = _of_comparison(found, title, all_charts=all_charts)
     else:
-        page = _of_run(RunFiles.read(folders[0]), title)
-    target.write_text(written(page, all_charts=all_charts), "utf-8")
+        text = _of_run(RunFiles.read(folders[0]), title, all_charts=all_charts)
+    target.write_text(text, "utf-8")
 
 
 def write_trace_page(
@@ -164,16 +140,17 @@ def write_trace_page(
     title
         Instead of the machine's name.
     """
-    name = _machine(title or trace.machine)
-    units = f" of {trace.units:,} units" if trace.by_unit else ""
-    page = Page(
-        f"{name[0].upper()}{name[1:]}",
-        f"{len(trace.nodes):,} nodes{units}, {iso(trace.start, trace.zone)} to {iso(trace.end, trace.zone)}",
-        words.of_trace(statistics),
+    text = rendered(
+        "trace.html",
         charts_of_trace(trace),
-        before=[Section("figures", "Figures", facts=lines)],
+        name=_machine(title or trace.machine),
+        trace=trace,
+        found=statistics,
+        figures=lines,
+        begin=iso(trace.start, trace.zone),
+        end=iso(trace.end, trace.zone),
     )
-    target.write_text(written(page), "utf-8")
+    target.write_text(text, "utf-8")
 
 
 def check_page(path: Path) -> None:
@@ -185,13 +162,24 @@ def check_page(path: Path) -> None:
         raise InputError(what, file=path, hint=hint)
 
 
-def written(page: Page, *, all_charts: bool = False) -> str:
-    """A page as HTML; every text in it is shown as it is, nothing in a name is markup."""
-    documents, library = embedded(page.charts)
-    content = {"page": page, "documents": documents, "all_charts": all_charts}
-    return _templates().get_template("page.html").render(content, library=library)
+def rendered(
+    template: str, charts: Sequence[Chart], *, all_charts: bool = False, **content: Any
+) -> str:
+    """A template of a page, which extends base.html, with charts and what else it shows.
+
+    Every text is shown as it is: nothing in a name is markup.
+
+    Raises
+    ------
+    InputError
+        When Bokeh is not installed.
+    """
+    documents, library = embedded(charts)
+    content |= {"charts": charts, "all_charts": all_charts, "documents": documents}
+    return _templates().get_template(template).render(content, library=library)
 
 
+@cache
 def _templates() -> Environment:
     with needs("a page", "report"):
         from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -208,14 +196,22 @@ def _templates() -> Environment:
     )
     # Bokeh reads a document in its order.
     made.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":")}
+    made.filters |= {
+        "cells": _cells,
+        "counted": lambda count, what: f"{count:,} {what}{'s' * (count != 1)}",
+        "duration": duration,
+        "host_sentence": host_sentence,
+        "idle_share": _idle_share,
+        "minute": minute,
+        "number": three_digits,
+        "share": "{:.1%}".format,
+    }
     made.globals |= {
         "policy": POLICY,
-        "glossary": words.GLOSSARY,
         "legend": legend,
         "height": height,
-        "cells": _cells,
-        "three_digits": three_digits,
         "limit_hue": colour(5),
+        "much_left": MUCH_LEFT,
         "shown_rows": ROWS,
         "at_once": AT_ONCE,
     }
@@ -228,14 +224,15 @@ def _cells(table: pd.DataFrame) -> list[list[str]]:
 
 
 def _cell(value: Any) -> str:
-    if value is None or value != value:
+    if pd.isna(value):
         return "-"
-    if isinstance(value, float | np.floating):
-        whole = abs(value) >= 1e5 or value == int(value)
-        return f"{value:,.0f}" if whole else f"{value:,.4g}"
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        return f"{value:,}"
-    return f"{value:%Y-%m-%d %H:%M:%S}" if hasattr(value, "strftime") else str(value)
+    if isinstance(value, pd.Timestamp):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    if not isinstance(value, int | float | np.number):
+        return str(value)
+    number = float(value)
+    is_whole = abs(number) >= 1e5 or number.is_integer()
+    return f"{number:,.0f}" if is_whole else f"{number:,.4g}"
 
 
 def _machine(name: Any) -> str:
@@ -243,136 +240,84 @@ def _machine(name: Any) -> str:
     return f"the idle nodes of {name}" if name else "idle nodes"
 
 
-def _of_sweep(path: Path, title: str | None) -> Page:
+def _idle_share(summary: Mapping[str, Any]) -> float | None:
+    """The idle part of all node-time in the window; None where there is no machine or no time."""
+    metrics, trace = summary["metrics"], summary["inputs"]["trace"]
+    if "nodes" not in trace or not metrics["duration_s"]:
+        return None
+    if "units" not in trace:
+        return float(metrics["eq_nodes"] / trace["nodes"])
+    idle_units = metrics["resource_integral_unit_s"] / metrics["duration_s"]
+    return float(idle_units / trace["units"])
+
+
+def _of_sweep(path: Path, title: str | None, *, all_charts: bool) -> str:
     table = read_sweep(path)
-    options = ", ".join(NAMES.get(option, option) for option in varied(table))
-    sub = f"{len(table):,} replays that differ in {options}"
-    heading = f"Which options suit {_machine(title)}"
-    return Page(heading, sub, answer(table), charts_of_sweep(table))
+    return rendered(
+        "sweep.html",
+        charts_of_sweep(table),
+        all_charts=all_charts,
+        name=_machine(title),
+        points=len(table),
+        options=[NAMES.get(option, option) for option in varied(table)],
+        answer=answer(table),
+    )
 
 
-def _title(run: RunFiles, title: str | None) -> str:
-    machine = _machine(title or run.summary["inputs"]["trace"].get("machine"))
-    return f"What training jobs get out of {machine}"
-
-
-def _window(run: RunFiles) -> str:
-    begin, end = (pd.Timestamp(instant) for instant in run.window)
-    return f"{begin:%Y-%m-%d %H:%M} to {end:%Y-%m-%d %H:%M} UTC"
-
-
-def _of_run(run: RunFiles, title: str | None) -> Page:
+def _of_run(run: RunFiles, title: str | None, *, all_charts: bool) -> str:
     summary, metrics = run.summary, run.metrics
+    trace = summary["inputs"]["trace"]
     generated = summary["inputs"]["jobs"].get("generated_load")
-    version = summary["versions"]["bft-replay"]
-    sub = f"policy {summary['options']['policy']}; {_window(run)}; bft-replay {version}"
-    jobs = _jobs(run, generated)
-    few = len(run.jobs) <= FEW_JOBS
-    notes, assumptions = (
-        summary["notes"],
-        summary["inputs"]["trace"].get("assumptions") or [],
-    )
-    before = [
-        *([jobs] if few else []),
-        Section("notes", "Notes", items=notes),
-        Section(
-            "assumptions", "What the trace of idle nodes assumes", items=assumptions
-        ),
-    ]
-    figures = list(headlines(metrics, generated))
-    after = [
-        Section("figures", "All figures", facts=figures),
-        Section("host", "Your own jobs", facts=list(host_lines(metrics.get("host") or {}))),
-        _kinds(metrics.get("kinds", {})),
-        _search(metrics.get("search") or {}),
-        *([] if few else [jobs]),
-        *_origin(summary),
-    ]  # fmt: skip
-    return Page(
-        _title(run, title),
-        sub,
-        words.opening(summary, why_unused(run)),
+    best = (metrics.get("search") or {}).get("best_over_time", [])
+    return rendered(
+        "run.html",
         charts_of_run(run),
-        _warnings(summary),
-        list(words.tiles(summary)),
-        words.beside_dedicated(metrics) or "",
-        [section for section in before if section.items or section.jobs],
-        [section for section in after if section.facts or section.rows or section.jobs],
+        all_charts=all_charts,
+        name=_machine(title or trace.get("machine")),
+        run=run,
+        why_unused=why_unused(run),
+        few=len(run.jobs) <= FEW_JOBS,
+        when_done=_when_done(run.jobs, run.steps["time"].max()),
+        jobs=_job_rows(run.jobs),
+        job_columns=JOB_COLUMNS,
+        costs=[(FIGURES[path], what) for path, what in COSTS.items()],
+        figures=list(headlines(metrics, generated)),
+        host_figures=list(host_lines(metrics.get("host") or {})),
+        kinds=_kinds(metrics.get("kinds", {})),
+        search=[
+            (minute(each["time"]), f"{each['score']:.4f} by {each['job']}")
+            for each in best[-ROWS:]
+        ],
+        options=[(name, *values) for name, *values in _options([run])],
+        origin=_origin(run),
     )
 
 
-def _of_comparison(comparison: Comparison, title: str | None) -> Page:
+def _of_comparison(
+    comparison: Comparison, title: str | None, *, all_charts: bool
+) -> str:
     longest = comparison.longest
-    names = [label(variant.label) for variant in comparison.variants]
     runs = [variant.runs[0] for variant in comparison.variants]
-    inputs = "; ".join(comparison.different)
-    warnings = [f"The runs have different inputs: {inputs}."] if inputs else []
-    warnings += [f"{caution}." for caution in comparison.cautions()]
-    for name, run in zip(names, runs, strict=True):
-        warnings += [f"{name}: {warning}" for warning in _warnings(run.summary)]
     titles, rows = table_of(comparison)
-    before = [
-        Section("differences", "Compared with the first", items=[f"{each}." for each in comparison.sentences()]),
-        Section("side-by-side", "Side by side", titles=["", *names], rows=_turned(titles, rows)),
-    ]  # fmt: skip
-    if comparison.finishes is not None:
-        times = finish_cells(comparison.finishes)
-        before.append(
-            Section("finishes", "Finished (UTC)", titles=["", *names], rows=times)
-        )
-    origins = [
-        section
-        for name, run in zip(names, runs, strict=True)
-        for section in _origin(run.summary, f" of {name}")
-    ]
-    return Page(
-        _title(longest, title),
-        f"{len(runs)} runs: {'; '.join(names)}; {_window(longest)}",
-        f"{comparison.headline()} {words.machine_sentence(longest.summary)}",
+    turned = zip(titles[1:], *(row[1:] for row in rows), strict=True)
+    finishes = comparison.finishes
+    machine = longest.summary["inputs"]["trace"].get("machine")
+    return rendered(
+        "comparison.html",
         charts_of_comparison(comparison),
-        warnings,
-        before=before,
-        after=origins,
+        all_charts=all_charts,
+        name=_machine(title or machine),
+        names=[label(variant.label) for variant in comparison.variants],
+        comparison=comparison,
+        figures=list(turned),
+        finishes=[] if finishes is None else finish_cells(finishes),
+        options=_options(runs),
+        origin=_origin(longest),
     )
 
 
-def _turned(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """A table of variants with a line for each figure."""
-    columns = zip(titles[1:], *(row[1:] for row in rows), strict=True)
-    return [list(column) for column in columns]
-
-
-def _warnings(summary: Mapping[str, Any]) -> list[str]:
-    """Return warnings about a run."""
-    metrics, warnings = summary["metrics"], []
-    if metrics["interrupted"]:
-        warnings.append("The replay was interrupted: these are partial results.")
-    if metrics.get("policy_error"):
-        warnings.append(metrics["policy_error"])
-    if summary["degraded"]:
-        warnings.append("Some decisions fell back or failed verification.")
-    return warnings
-
-
-JOB_COLUMNS = (
-    "job", "submitted", "finished", "waited, h", "took, h", "mean units", "lost", "done", "preempted", "rescaled",
-)  # fmt: skip
-
-
-def _jobs(run: RunFiles, generated: float | None) -> Section:
-    """The table of jobs: of few jobs also in a sentence when they were done."""
-    jobs, notes = run.jobs, []
-    few = len(jobs) <= FEW_JOBS
-    if few:
-        notes.append(_when_done(jobs, run.steps["time"].max()))
-    notes.append(
-        "Times are UTC. Waiting ends with a job's first units; the mean of its units counts all its time in the "
-        "system, with none while it waits."
-    )
-    if generated is not None:
-        notes.append(
-            f"A generated workload (load {generated:.2f}): its times say nothing about your jobs."
-        )
+def _job_rows(jobs: pd.DataFrame) -> list[tuple[Any, ...]]:
+    """The rows of the table of jobs: names, and pairs of what a cell is sorted by and what is shown."""
     total = jobs["total_work"].to_numpy(dtype=np.float64)
     lost = jobs[[f"lost_to_{book}" for book in BOOKS]].sum(axis=1)
     columns = {
@@ -388,10 +333,8 @@ def _jobs(run: RunFiles, generated: float | None) -> Section:
         for form, several in columns.items()
         for values in several
     ]
-    title = "When the jobs were done" if few else "Jobs"
     names = [printable(str(name), MAX_SENTENCE) for name in jobs["name"]]
-    rows = list(zip(names, *cells, strict=True))
-    return Section("all", title, " ".join(notes), titles=JOB_COLUMNS, jobs=rows)
+    return list(zip(names, *cells, strict=True))
 
 
 def _sorted_cell(value: Any, form: str) -> tuple[float | None, str]:
@@ -419,19 +362,9 @@ def _when_done(jobs: pd.DataFrame, end: pd.Timestamp) -> str:
     return f"{of}. By the end, {end:%d %b %H:%M}, these were not: {named}."
 
 
-def _search(found: Mapping[str, Any]) -> Section:
-    """The best that a search had found, over time."""
-    facts = [
-        (best["time"][:19].replace("T", " "), f"{best['score']:.4f} by {best['job']}")
-        for best in found.get("best_over_time", ())[-ROWS:]
-    ]
-    return Section("search", "Best found over time", facts=facts)
-
-
-def _kinds(found: Mapping[str, Mapping[str, Any]]) -> Section:
+def _kinds(found: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """Units offered and used, by kind (`metrics.kinds` of summary.json)."""
-    titles = ("kind", "units", "idle unit-hours", "used unit-hours", "share used")
-    rows = [
+    return [
         (
             kind,
             f"{of['units']:,}",
@@ -441,29 +374,27 @@ def _kinds(found: Mapping[str, Mapping[str, Any]]) -> Section:
         )
         for kind, of in found.items()
     ]
-    return Section("kinds", "Units by kind", titles=titles, rows=rows)
 
 
-def _origin(summary: Mapping[str, Any], of: str = "") -> list[Section]:
-    """Options that differ from the defaults, and inputs and versions, of a run."""
-    defaults, inputs = plain(Options().flat()), summary["inputs"]
-    options = [
-        (option, _without_path(value))
-        for option, value in sorted(summary["options"].items())
-        if value != defaults.get(option)
-    ]
-    sources = {
-        kind: _without_path(inputs[kind]["source"]) for kind in ("trace", "jobs")
-    }
-    digests = {f"SHA-256 of {f}": text for f, text in inputs["digests_sha256"].items()}
-    versions = {
-        f"version of {name}": text for name, text in summary["versions"].items()
-    }
-    facts = [*sources.items(), *sorted(digests.items()), *sorted(versions.items())]
-    title = f"Options{of} that differ from the defaults"
+def _options(runs: Sequence[RunFiles]) -> list[list[str]]:
+    """Options that differ from the defaults in any run, with their values in each."""
+    stated = [run.summary["options"] for run in runs]
+    defaults = plain(Options().flat())
     return [
-        Section(f"options{of.replace(' ', '-')}", title, facts=options),
-        Section(f"input{of.replace(' ', '-')}", f"Input and versions{of}", facts=facts),
+        [name, *(_without_path(options.get(name)) for options in stated)]
+        for name in sorted({name for options in stated for name in options})
+        if any(options.get(name) != defaults.get(name) for options in stated)
+    ]
+
+
+def _origin(run: RunFiles) -> list[tuple[str, str]]:
+    """Inputs of a run and their digests, and versions."""
+    inputs, versions = run.summary["inputs"], run.summary["versions"]
+    digests = sorted(inputs["digests_sha256"].items())
+    return [
+        *((kind, _without_path(inputs[kind]["source"])) for kind in ("trace", "jobs")),
+        *((f"SHA-256 of {file}", digest) for file, digest in digests),
+        *((f"version of {name}", text) for name, text in sorted(versions.items())),
     ]
 
 

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from bft.replay.engine.ledger import BOOKS
-from bft.replay.report import trace_charts
 from bft.replay.report.chart import (
     COLOURS,
     TIME,
@@ -35,6 +32,7 @@ from bft.replay.report.over_time import (
     mean_over_time,
     round_spans,
 )
+from bft.replay.report.trace_charts import SPANS, fragment_lengths, survival
 from bft.replay.results.host import host_sentence
 from bft.replay.studies.run_files import RunFiles, longest_of, ns, spans_of, unit_ns
 from bft.replay.trace.node_trace import SECOND_NS
@@ -63,25 +61,24 @@ def charts_of_run(run: RunFiles) -> list[Chart]:
     """The charts of a run, the most important first; those that it has no data for are left out."""
     histogram = run.metrics.get("fragments") or []
     what = "unit" if "units" in run.summary["inputs"]["trace"] else "node"
-    draw: tuple[Callable[[RunFiles], Chart | None], ...] = (
-        idle_and_used,
-        who_held_what,
-        progress,
-        who_waits,
-        where_they_wait,
-        lambda _: trace_charts.fragment_lengths(histogram, what),
-        lambda _: trace_charts.survival(histogram, what),
-        times,
-        *(partial(by_group, column=column) for column in GROUPS),
-        losses,
-        work_done,
+    charts = (
+        idle_and_used(run),
+        who_held_what(run),
+        progress(run),
+        *host_charts({run.name: run.metrics.get("host") or {}}),
+        fragment_lengths(histogram, what),
+        survival(histogram, what),
+        times(run),
+        *(by_group(run, column) for column in GROUPS),
+        losses(run),
+        work_done(run),
     )
-    return [chart for of in draw if (chart := of(run)) is not None]
+    return [chart for chart in charts if chart is not None]
 
 
 def idle_and_used(run: RunFiles) -> Chart:
     """Idle units over time, and the part of them given to jobs."""
-    spans, length = round_spans(run.begin_ns, run.end_ns, trace_charts.SPANS)
+    spans, length = round_spans(run.begin_ns, run.end_ns, SPANS)
     means = {
         "idle": mean_in_pools(run, "idle", spans),
         "given to jobs": used(run, spans),
@@ -117,16 +114,6 @@ def why_unused(run: RunFiles) -> str:
     return f"Of the idle time that nobody used, {'; '.join(parts)}."
 
 
-@dataclass(frozen=True, slots=True)
-class _Classes:
-    """Meaning of the colours of jobs: the kind of class, their names, the class of each job, and who held most."""
-
-    what: str
-    names: tuple[str, ...]
-    of: tuple[int, ...]
-    sentence: str
-
-
 def who_held_what(run: RunFiles) -> Chart | None:
     """Chart which job held which units, and when, in the colours of classes; None if no unit was held."""
     held = run.held
@@ -141,8 +128,8 @@ def who_held_what(run: RunFiles) -> Chart | None:
         rows += len(unused)
         spare = float(unit_ns(unused).sum())
     whole = held.unit_ns.sum() + spare
-    classes = _classes(run, jobs, held.unit_ns)
-    note = classes.sentence
+    what, classes, of, most = _classes(run, jobs, held.unit_ns)
+    note = f"A colour is a {what}; {classes[0]} held most, {most:.0%} of the unit-time given to jobs. "
     if run.unused is not None:
         note += f"{spare / whole:.1%} of the idle unit-time was not used (grey). Empty areas were busy. "
     else:
@@ -166,13 +153,13 @@ def who_held_what(run: RunFiles) -> Chart | None:
         end=-(-(column["end"] - run.begin_ns) // SECOND_NS),
         units=held.units_per_node,
         empty="nobody" if run.unused is None else "busy",
-        classes=classes.names if run.unused is None else (*classes.names, UNUSED),
-        class_of=(*classes.of, len(classes.names)),
-        hues=(*COLOURS[1 : len(classes.names) + 1], COLOURS[0]),
+        classes=classes if run.unused is None else (*classes, UNUSED),
+        class_of=(*of, len(classes)),
+        hues=(*COLOURS[1 : len(classes) + 1], COLOURS[0]),
     )
     columns = {
         "job": names,
-        classes.what: [classes.names[number] for number in classes.of],
+        what: [classes[number] for number in of],
         "unit-hours": (held.unit_ns / 3.6e12).round(2),
     }
     table = pd.DataFrame(columns)
@@ -180,10 +167,13 @@ def who_held_what(run: RunFiles) -> Chart | None:
     return Chart("held", "Who held what", note, blocks, table)
 
 
-def _classes(run: RunFiles, jobs: pd.Index, held: FloatArray) -> _Classes:
-    """Return the models of jobs, or else users or virtual clusters, or else the jobs: the first with several values.
+def _classes(
+    run: RunFiles, jobs: pd.Index, held: FloatArray
+) -> tuple[str, tuple[str, ...], tuple[int, ...], float]:
+    """Return what the classes of jobs are, their names, the class of each job, and the share of the first.
 
-    `held` is the unit-time of each job. Those with little of it are one class.
+    They are models, or else users or virtual clusters, or else the jobs: the first with several values. `held` is the
+    unit-time of each job. The class with most of it comes first; those with little are one.
     """
     known = run.jobs[~run.jobs.index.duplicated()].reindex(jobs)
     what, value = "job", pd.Series(jobs, jobs).map(label)
@@ -193,13 +183,12 @@ def _classes(run: RunFiles, jobs: pd.Index, held: FloatArray) -> _Classes:
     by_class = pd.Series(held, value.to_numpy()).groupby(level=0).sum()
     by_class = by_class.sort_values(ascending=False, kind="stable")
     most = len(COLOURS) - 1
-    kept = list(by_class.index[: most if len(by_class) <= most else most - 1])
-    names = kept if len(kept) == len(by_class) else [*kept, "others"]
-    number = {name: place for place, name in enumerate(kept)}
-    of = tuple(number.get(name, len(kept)) for name in value)
-    share = by_class.iloc[0] / by_class.sum()
-    sentence = f"A colour is a {what}; {kept[0]} held most, {share:.0%} of the unit-time given to jobs. "
-    return _Classes(what, tuple(names), of, sentence)
+    names = list(by_class.index)
+    if len(names) > most:
+        names[most - 1 :] = ["others"]
+    number = {name: place for place, name in enumerate(by_class.index)}
+    of = tuple(min(number[name], len(names) - 1) for name in value)
+    return what, tuple(names), of, float(by_class.iloc[0] / by_class.sum())
 
 
 def progress(run: RunFiles) -> Chart | None:
@@ -267,7 +256,7 @@ def by_group(run: RunFiles, column: str) -> Chart | None:
     """Mean JCT and queueing by the values of a column; None if it has only one value."""
     jobs, what = run.jobs, GROUPS[column]
     if column == "size":
-        powers = np.log2(np.maximum(jobs["units_asked"], 1.0)).astype(int)
+        powers = np.log2(jobs["units_asked"].clip(lower=1)).astype(int)
         groups = powers.map(
             lambda k: f"{2**k} to {2 ** (k + 1) - 1} units" if k else "1 unit"
         )
@@ -310,7 +299,7 @@ def by_group(run: RunFiles, column: str) -> Chart | None:
 
 def work_done(run: RunFiles) -> Chart:
     """Samples done by each instant, costs deducted."""
-    bins, _ = _bins(run, trace_charts.SPANS)
+    bins, _ = _bins(run, SPANS)
     done = np.cumsum(_binned(run, "progress", bins))
     bound = run.metrics.get("bound")
     curves = (Curve("done", bins[1:], done),)
@@ -378,27 +367,14 @@ def _seconds(instants: pd.Series, origin_ns: int, end_ns: int) -> IntArray:
     return seconds
 
 
-def who_waits(run: RunFiles) -> Chart | None:
-    """Chart which starts of host jobs wait, by their size; None where no return time is stated or jobs are unknown."""
-    host = run.metrics.get("host") or {}
-    return _by_size({run.name: host}) if host.get("by_size") else None
-
-
-def where_they_wait(run: RunFiles) -> Chart | None:
-    """Chart the node-hours that host jobs wait, by the size of their starts; None as `who_waits`."""
-    host = run.metrics.get("host") or {}
-    return _by_size({run.name: host}, hours=True) if host.get("by_size") else None
-
-
 def host_charts(hosts: Mapping[str, dict[str, Any]]) -> list[Chart]:
-    """The same of several runs, by the field `host` of their metrics; nothing where none knows sizes."""
+    """Chart which starts of host jobs wait, and where the node-hours are, by size: of runs, by their field `host`.
+
+    None where no run states a return time, or the jobs are not known.
+    """
+    shares, hours, rows = {}, {}, []
     found = {name: host for name, host in hosts.items() if host.get("by_size")}
-    return [_by_size(found), _by_size(found, hours=True)] if found else []
-
-
-def _by_size(hosts: Mapping[str, dict[str, Any]], *, hours: bool = False) -> Chart:
-    series, rows = {}, []
-    for name, host in hosts.items():
+    for name, host in found.items():
         table = pd.DataFrame(host["by_size"])
         kept = (
             f"{host['reserve']} nodes kept free"
@@ -406,24 +382,24 @@ def _by_size(hosts: Mapping[str, dict[str, Any]], *, hours: bool = False) -> Cha
             else "none kept free"
         )
         share = table["delayed"] / table["starts"].clip(lower=1)
-        series[f"{name}: {kept}"] = (
-            table["waiting_node_h"] if hours else share
-        ).to_numpy(float)
+        shares[f"{name}: {kept}"] = share.to_numpy(float)
+        hours[f"{name}: {kept}"] = table["waiting_node_h"].to_numpy(float)
         rows.append(table.assign(run=name))
+    if not found:
+        return []
     columns = {"mean_delay_s": "mean delay, s", "waiting_node_h": "node-hours waiting"}
     whole = pd.concat(rows, ignore_index=True).rename(columns=columns).round(3)
-    first = next(iter(hosts.values()))
+    first = next(iter(found.values()))
     sizes = tuple(f"{row['nodes']} ({row['starts']:,})" for row in first["by_size"])
-    if hours:
-        note = "A reserve spares the many small starts; the few large ones hold most of the node-hours."
-        drawing = Bars(sizes, Axis("node-hours waiting"), series)
-        return Chart(
-            "who-waits-hours", "Where their node-hours are", note, drawing, whole
-        )
     sentence = host_sentence(first)
     note = f"{sentence[0].upper()}{sentence[1:]}. By the nodes of a start; how many there were stands in brackets."
-    drawing = Bars(sizes, Axis("share of starts that wait", "share"), series)
-    return Chart("who-waits", "Which of your own jobs wait", note, drawing, whole)
+    other = "A reserve spares the many small starts; the few large ones hold most of the node-hours."
+    waits = Bars(sizes, Axis("share of starts that wait", "share"), shares)
+    costs = Bars(sizes, Axis("node-hours waiting"), hours)
+    return [
+        Chart("who-waits", "Which of your own jobs wait", note, waits, whole),
+        Chart("who-waits-hours", "Where their node-hours are", other, costs, whole),
+    ]
 
 
 def forecast_chart(

@@ -61,11 +61,14 @@ def charts_of_comparison(comparison: Comparison) -> list[Chart]:
         label(variant.label): variant.runs[0].metrics.get("host") or {}
         for variant in comparison.variants
     }
-    charts = [
-        Chart("compared", "Outcome by variant", "", Bars(names, Axis("samples"), outcome), whole),
-        Chart("compared-means", "Mean times by variant", "", Bars(names, HOURS, means), whole),
-        _used(comparison),
-    ]  # fmt: skip
+    drawing = Bars(names, Axis("samples"), outcome)
+    charts = [Chart("compared", "Outcome by variant", "", drawing, whole)]
+    if means:
+        drawing = Bars(names, HOURS, means)
+        charts.append(
+            Chart("compared-means", "Mean times by variant", "", drawing, whole)
+        )
+    charts.append(_used(comparison))
     for column, (key, title, note) in DISTRIBUTIONS.items():
         curves = [
             cumulative(label(name), jobs[column] / 3600, jobs[column].notna().mean())
@@ -249,7 +252,7 @@ def _chart(table: pd.DataFrame, figure: Figure, options: list[str]) -> Chart:
     )["figure"]
     found = means.agg(["mean", "min", "max", "count"]).reset_index()
     order = found["mean"] if figure.more else -found["mean"]
-    best = found.loc[order.idxmax()]
+    best = found.iloc[int(np.nanargmax(order))]
     at = ", ".join(
         f"{NAMES.get(option, option)} {_value(option, best[option])}"
         for option in options
@@ -259,8 +262,7 @@ def _chart(table: pd.DataFrame, figure: Figure, options: list[str]) -> Chart:
     if found["count"].max() > 1:
         note += " Means over what else varies; the table has their range."
     key = f"sweep-{figure.path.replace('.', '-').lower()}"
-    scale = "share" if figure.unit == "share" else "number"
-    value = Axis(unit or figure.title, scale)
+    value = Axis(unit or figure.title, "share" if unit == "share" else "number")
     x = Axis(TITLES.get(options[0], options[0]))
     first = found[options[0]]
     is_line = len(options) == 1 and pd.api.types.is_numeric_dtype(first)
@@ -304,15 +306,6 @@ def _value(option: str, value: object) -> str:
     return f"{value:g}" if isinstance(value, int | float | np.number) else label(value)
 
 
-# What knowing the starts ahead would give, with the host's jobs known: the node-hours of waiting that it moves to
-# training, the price by which the harvest follows from all waiting, and the starts that would still wait.
-KNOWN = (
-    "host.announced.waiting_node_h",
-    "host.break_even_price",
-    "host.announced.delayed_share",
-)
-
-
 def front(table: pd.DataFrame) -> Chart | None:
     """Return starts that wait over the training given up, from a sweep over `reserve`; None for any other sweep."""
     share, waiting = "host.delayed_share", "host.waiting_node_h"
@@ -320,7 +313,7 @@ def front(table: pd.DataFrame) -> Chart | None:
         return None
     if share not in table or table[share].isna().all():
         return None
-    figures = ["outcome", share, waiting, *(name for name in KNOWN if name in table)]
+    figures = ["outcome", share, waiting]
     means = table.groupby("reserve", sort=True)[figures].mean().reset_index()
     least = means.iloc[0]
     given_up = (1 - means["outcome"] / least["outcome"]).to_numpy(dtype=np.float64)
@@ -331,15 +324,9 @@ def front(table: pd.DataFrame) -> Chart | None:
     )
     note = f"Starts that wait, for the training given up against --reserve {least['reserve']:g}, "
     note += f"by nodes kept: {points}."
-    curves = [Curve("nodes kept free", 100 * given_up, waits)]
-    if set(KNOWN) <= set(table):
-        spared, price, left = (float(least[column]) for column in KNOWN)
-        given_back = spared / (price * least[waiting]) if spared else 0.0
-        known = "nothing kept, nodes given back for announced starts"
-        line = np.array([0.0, 100 * given_back]), np.array([waits[0], left])
-        curves.append(Curve(known, *line))
+    curve = Curve("nodes kept free", 100 * given_up, waits)
     axes = Axis("training given up, %"), Axis("share of starts that wait", "share")
     columns = {share: "share that waits", waiting: "node-hours waiting"}
     shown = means.rename(columns=columns).assign(**{"training given up": given_up})
     title = "What sparing your own jobs costs training"
-    return Chart("front", title, note, Curves(*axes, tuple(curves)), shown.round(4))
+    return Chart("front", title, note, Curves(*axes, (curve,)), shown.round(4))

@@ -40,7 +40,7 @@ class Figure(NamedTuple):
     @property
     def jobs(self) -> str:
         """The group of jobs (`bft.replay.results.census`) that it counts; empty where it is not about jobs."""
-        return COUNTED.get(self.path) or COUNTED.get(self.path.split(".")[0], "")
+        return str(COUNTED.get(self.path, COUNTED.get(self.path.split(".")[0], "")))
 
     def of(self, metrics: Mapping[str, Any]) -> float | None:
         """The value as it stands in summary.json; None where the run has none."""

@@ -251,7 +251,7 @@ SHAPE: dict[str, type | tuple[type, ...]] = {
     "metrics.jobs": int,
     "metrics.jobs_finished": int,
 }
-OF_REPLAYS = {
+OF_REPLAYS: dict[str, type | tuple[type, ...]] = {
     **dict.fromkeys(("metrics.window_start", "metrics.window_end"), str),
     "metrics.duration_s": (int, float),
     "metrics.interrupted": bool,

@@ -201,15 +201,15 @@ class Difference:
     def _of_seeds(self) -> str:
         if self.seeds is not None:
             return f", that of {self.seeds.pairs} seeds {self._range(self.seeds)}"
-        if self.count_seeds == 1:
+        if self.count_seeds <= 1:
             return ""
         return f"; {self.count_seeds} seeds are too few for one (at least {MIN_SEEDS})"
 
     def _range(self, found: Interval) -> str:
         value = self.value or 0.0
         if value > MAX_SHARE:
-            low, high = three_digits(1 + found.low), three_digits(1 + found.high)
-            return f"{low} to {high} times"
+            ends = (three_digits(1 + end) for end in (found.low, found.high))
+            return f"{' to '.join(ends)} times"
         sign = -100 if value < 0 else 100
         low, high = sorted((sign * found.low, sign * found.high))
         unclear = ", which includes none" if low < 0 < high else ""
@@ -285,13 +285,13 @@ class Comparison:
         runs = [run for variant in self.variants for run in variant.runs]
         alone = {run.metrics.get("dedicated_outcome") for run in runs}
         marks = {}
-        for path in self.whole if self.split is None else ():
-            if path not in FIGURES or (path == "U" and len(alone) > 1):
+        for path in FIGURES if self.split is None else ():
+            if path not in self.whole or (path == "U" and len(alone) > 1):
                 continue
             values = self.whole[path].astype(float)
             top = values.max() if FIGURES[path].more else values.min()
             found = np.isclose(values, top, rtol=SAME_RESULT, atol=0)
-            marks[str(path)] = (found & ~found.all()).tolist()
+            marks[path] = (found & ~found.all()).tolist()
         return marks
 
     @cached_property
@@ -400,12 +400,13 @@ def _of_times(variant: Variant, base: Variant) -> Difference:
         both = pd.DataFrame({**columns, "submit": a.jobs["submit"]}).dropna()
         tables.append(both.assign(seed=number, day=both["submit"].dt.floor("D")))
     whole = pd.concat(tables)
-    days, seeds = (
-        whole.groupby(by)[["ours", "theirs"]].sum().to_numpy().T
-        for by in ("day", "seed")
-    )
+
+    def summed(by: str) -> tuple[Array, Array]:
+        sums = whole.groupby(by)[["ours", "theirs"]].sum()
+        return sums["ours"].to_numpy(float), sums["theirs"].to_numpy(float)
+
     names, count = (variant.label, base.label), whole.index.nunique()
-    return Difference.of(names, "jct", tuple(days), tuple(seeds), count)
+    return Difference.of(names, "jct", summed("day"), summed("seed"), count)
 
 
 # What a comparison is broken down by, and the column of the jobs that states it.
@@ -447,7 +448,10 @@ def _groups(column: pd.Series, bounds: list[int]) -> pd.Series:
         powers = [2**power for power in range((top - 1).bit_length() + 1)]
         edges = bounds or powers
         lows = [1, *(edge + 1 for edge in edges)]
-        names = [f"{low}-{high}" for low, high in zip(lows, edges, strict=False)]
+        names = [
+            f"{low}-{high}" if low < high else str(low)
+            for low, high in zip(lows, edges, strict=False)
+        ]
         classes = np.searchsorted(edges, known)
         whole = [*names, f"over {edges[-1]}"]
         named = [whole[number] for number in classes]

@@ -238,7 +238,8 @@ class RunFiles:
     def held(self) -> Held:
         """Who held how much, and the longest holdings."""
         numbers: dict[str, int] = {}
-        rows, units, weights = 0, 0, np.zeros(0)
+        rows, units = 0, 0
+        weights: FloatArray = np.zeros(0)
         changes = pd.Series(dtype=np.float64)
         longest: list[pd.DataFrame] = []
         for frame in read_part_in_blocks(self.folder, ALLOCATIONS):
@@ -246,7 +247,7 @@ class RunFiles:
             spans = spans_of(frame, who)
             rows += len(spans)
             units = max(units, int(spans["last"].max()) + 1 if len(spans) else 0)
-            more = np.bincount(who, unit_ns(spans), len(numbers))
+            more = np.bincount(who, unit_ns(spans), len(numbers)).astype(np.float64)
             more[: len(weights)] += weights
             weights = more
             changes = changes.add(changes_of(spans), fill_value=0.0)

@@ -322,7 +322,13 @@ class Study:
         try:
             keys = [str(each["key"]) for each in content["points"]]
             return Plan.from_document(content), keys
-        except (LookupError, TypeError, ValueError, AttributeError) as error:
+        except (
+            LookupError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            OverflowError,
+        ) as error:
             raise InputError("damaged", file=self.folder / PLAN, hint=HINT) from error
 
     def frame(self, plan: Plan, keys: Sequence[str]) -> pd.DataFrame:

@@ -26,7 +26,7 @@
     }
   }
 
-  // Who is in the middle of each cell of what is in view; as Blocks.sampled does for the whole.
+  // Who is in the middle of each cell of what is in view.
   function paint(key) {
     const figure = figures.get(key), [spans, image, origin, classOf] = figure.tags;
     const [columns, rows] = CELLS, off = hidden.get(key) ?? new Set();

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from bft.replay import always_idle
 from bft.replay.cli.main import run
 from bft.replay.report import charts_of
-from bft.replay.report.chart import Axis, Bars, Blocks, Curves, Heat, cumulative
+from bft.replay.report.chart import Bars, Curves, Heat, cumulative
 from bft.replay.report.over_time import held_over_time
 from bft.replay.report.trace_charts import by_hour, survival
 from bft.replay.studies.run_files import RunFiles, changes_of
@@ -298,35 +298,6 @@ def test_survival_is_exact_at_the_bounds_of_the_bins(lengths: list[float]) -> No
     for startup, left in zip(curve.x.tolist(), curve.y.tolist(), strict=True):
         assert startup in LENGTHS_S
         assert left == pytest.approx(usable_share(seconds, startup), abs=1e-9)
-
-
-@given(st.data())
-def test_cells_of_blocks_show_who_is_in_their_middle(data: st.DataObject) -> None:
-    rows, seconds = data.draw(st.integers(1, 9)), data.draw(st.integers(1, 50))
-    blocks = []
-    for who in range(data.draw(st.integers(0, 6))):
-        first, begin = (
-            data.draw(st.integers(0, rows - 1)),
-            data.draw(st.integers(0, seconds - 1)),
-        )
-        blocks.append(
-            (
-                who,
-                first,
-                data.draw(st.integers(first, rows - 1)),
-                begin,
-                data.draw(st.integers(begin, seconds)),
-            )
-        )
-    who, first, last, begin, end = np.array(blocks, dtype=np.int64).reshape(-1, 5).T
-    units, names = ([str(k) for k in range(count)] for count in (rows, 7))
-    axes = Axis("t", "time"), Axis("u")
-    drawn = Blocks(*axes, units, names, 0.0, seconds, who, first, last, begin, end)
-    across, down = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 12))
-    for (row, column), seen in np.ndenumerate(drawn.sampled(across, down)):
-        t, u = (column + 0.5) * seconds / across, (row + 0.5) * rows / down
-        inside = [b[0] for b in blocks if b[3] <= t < b[4] and b[1] <= u < b[2] + 1]
-        assert seen == (inside[-1] if inside else -1)
 
 
 @given(st.lists(st.floats(0.02, 1e5), min_size=1, max_size=300))
