@@ -144,7 +144,7 @@ def compare(
                     hint="name them in a dictionary",
                 )
             named[label] = stated
-        plan = Plan.of(common, {"seed": list(seeds)} if seeds else {}, named)
+        plan = Plan.of(common, {"seed": seeds} if seeds else {}, named)
         mine = Plan(tuple(each for each in plan.points if each.options.policy in own))
         if (
             mine.points
@@ -214,7 +214,10 @@ def sweep(
 
     with arguments_named():
         common = {**_inputs(Study(Path(study)), trace, jobs), **full_names(options)}
-        named = {name: full_names(each) for name, each in (variants or {}).items()}
+        named = {
+            str(name): full_names(options_of)
+            for name, options_of in _by_name(variants or {})
+        }
         plan = Plan.of(common, full_names(grid or {}), named)
         return swept(plan, study, executor, workers=workers, whole=whole)
 
@@ -224,8 +227,6 @@ def _by_name(variants: Any) -> list[tuple[str | None, Any]]:
     if isinstance(variants, Mapping):
         return [(str(name), variant) for name, variant in variants.items()]
     if isinstance(variants, str) or not isinstance(variants, Sequence):
-        from bft.models import InputError
-
         raise InputError(
             f"variants: expected a list of policies, or a dictionary by name, not {variants!r}"
         )

@@ -154,24 +154,14 @@ class Heat:
         """Whether the cells are so few that each has its number."""
         return len(self.across) <= MAX_NUMBERED
 
-    def strength(self) -> FloatArray:
-        """How strong the colour of each cell is, from 0 to 1: the best has 1."""
-        low, high = float(np.nanmin(self.values)), float(np.nanmax(self.values))
-        shares: FloatArray = (self.values - low) / (high - low or 1.0)
-        return 1 - shares if self.less_is_better else shares
-
 
 def shade(strength: float) -> str:
-    """A colour of a cell, which lets the page through where it is weak.
+    """A colour of a cell, which lets the page through, so that the numbers on it are read in light and dark.
 
     >>> shade(1.0), shade(0.0)
-    ('#2b83c4ff', '#2b83c41a')
+    ('#2b83c4b2', '#2b83c41a')
     """
-    return f"{COLOURS[1]}{round(255 * (0.1 + 0.9 * strength)):02x}"
-
-
-# Cells at least this strong have white numbers on them.
-STRONG = 0.85
+    return f"{COLOURS[1]}{round(255 * (0.1 + 0.6 * strength)):02x}"
 
 
 Drawing = Curves | Bars | Blocks | Heat

@@ -12,7 +12,6 @@ import numpy as np
 from bft.models.errors import InputError
 from bft.models.plugins import needs
 from bft.replay.report.chart import (
-    STRONG,
     Axis,
     Bars,
     Blocks,
@@ -184,16 +183,12 @@ def _blocks(axes: Axes, drawing: Blocks) -> None:
 def _heat(axes: Axes, drawing: Heat) -> None:
     shades = "Blues_r" if drawing.less_is_better else "Blues"
     image = axes.imshow(
-        drawing.values, aspect="auto", cmap=shades, interpolation="nearest"
+        drawing.values, aspect="auto", cmap=shades, interpolation="nearest", alpha=0.7
     )
     if drawing.shows_numbers:
-        strength = drawing.strength()
         for (row, column), value in np.ndenumerate(drawing.values):
             if value == value:
-                hue = "white" if strength[row, column] > STRONG else "black"
-                axes.text(
-                    column, row, f"{value:,.4g}", color=hue, ha="center", va="center"
-                )
+                axes.text(column, row, f"{value:,.4g}", ha="center", va="center")
     step = 1 if len(drawing.across) <= 12 else 3
     axes.set_xticks(
         range(0, len(drawing.across), step),

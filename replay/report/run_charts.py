@@ -32,7 +32,7 @@ from bft.replay.report.over_time import (
     mean_over_time,
     round_spans,
 )
-from bft.replay.report.trace_charts import SPANS, fragment_lengths, survival
+from bft.replay.report.trace_charts import SPANS, fragment_lengths
 from bft.replay.results.host import host_sentence
 from bft.replay.studies.run_files import RunFiles, longest_of, ns, spans_of, unit_ns
 from bft.replay.trace.node_trace import SECOND_NS
@@ -50,7 +50,7 @@ STAGES = (
 )
 # A chart with more bars is hard to read; the table has all rows.
 MAX_GROUPS = 15
-GROUPS = {"vc": "virtual cluster", "user": "user", "model": "model", "size": "size"}
+GROUPS = {"vc": "virtual cluster", "user": "user", "model": "model"}
 # The entry of idle units that no job held.
 UNUSED = "idle, not used"
 # Losses come in single events: fewer parts than of units, so that there is something in each.
@@ -67,7 +67,6 @@ def charts_of_run(run: RunFiles) -> list[Chart]:
         progress(run),
         *host_charts({run.name: run.metrics.get("host") or {}}),
         fragment_lengths(histogram, what),
-        survival(histogram, what),
         times(run),
         *(by_group(run, column) for column in GROUPS),
         losses(run),
@@ -117,15 +116,14 @@ def why_unused(run: RunFiles) -> str:
 def who_held_what(run: RunFiles) -> Chart | None:
     """Chart which job held which units, and when, in the colours of classes; None if no unit was held."""
     held = run.held
-    if not held.rows:
+    if held.longest.empty:
         return None
     jobs = pd.Index(held.names)
     names = [label(name) for name in jobs]
-    longest, rows, spare = held.longest, held.rows, 0.0
+    longest, spare = held.longest, 0.0
     if run.unused is not None:
         unused = spans_of(run.unused, np.full(len(run.unused), len(names)))
         longest = longest_of(longest, unused)
-        rows += len(unused)
         spare = float(unit_ns(unused).sum())
     whole = held.unit_ns.sum() + spare
     what, classes, of, most = _classes(run, jobs, held.unit_ns)
@@ -135,8 +133,8 @@ def who_held_what(run: RunFiles) -> Chart | None:
     else:
         note += "Empty areas were busy, or idle and not used. "
     note += "Zoom in for single units; hover shows the job."
-    if len(longest) < rows:
-        left_out = 1 - unit_ns(longest).sum() / whole
+    left_out = 1 - unit_ns(longest).sum() / whole
+    if left_out > 1e-9:
         note += f" The shortest are left out ({left_out:.1%} of the unit-time)."
     column = {name: longest[name].to_numpy(np.int64) for name in longest}
     blocks = Blocks(
@@ -177,7 +175,7 @@ def _classes(
     """
     known = run.jobs[~run.jobs.index.duplicated()].reindex(jobs)
     what, value = "job", pd.Series(jobs, jobs).map(label)
-    for column in ("vc", "user", "model"):
+    for column in GROUPS:
         if column in known and known[column].nunique(dropna=False) > 1:
             what, value = GROUPS[column], known[column].map(label)
     by_class = pd.Series(held, value.to_numpy()).groupby(level=0).sum()
@@ -255,46 +253,30 @@ def times(run: RunFiles) -> Chart | None:
 def by_group(run: RunFiles, column: str) -> Chart | None:
     """Mean JCT and queueing by the values of a column; None if it has only one value."""
     jobs, what = run.jobs, GROUPS[column]
-    if column == "size":
-        powers = np.log2(jobs["units_asked"].clip(lower=1)).astype(int)
-        groups = powers.map(
-            lambda k: f"{2**k} to {2 ** (k + 1) - 1} units" if k else "1 unit"
-        )
-    elif column in jobs:
-        groups = jobs[column].map(label)
-    else:
-        return None
-    if groups.nunique() < 2:
+    if column not in jobs or jobs[column].nunique(dropna=False) < 2:
         return None
     hours = jobs[["jct_s", "queueing_s"]] / 3600
-    hours = hours.assign(finished=jobs["jct_s"].notna(), units=jobs["units_asked"])
-    found = hours.groupby(groups.to_numpy(), sort=False).agg(
+    hours["finished"] = jobs["jct_s"].notna()
+    found = hours.groupby(jobs[column].map(label).to_numpy(), sort=False).agg(
         jobs=("finished", "size"),
         finished=("finished", "sum"),
         jct=("jct_s", "mean"),
         queueing=("queueing_s", "mean"),
-        units=("units", "min"),
     )
-    if column == "size":
-        found = found.sort_values("units", kind="stable")
-    else:
-        found = found.sort_values("jobs", ascending=False, kind="stable")
-    shown = found.iloc[:MAX_GROUPS]
-    note = ""
+    found = found.sort_values("jobs", ascending=False, kind="stable")
+    shown, note = found.iloc[:MAX_GROUPS], ""
     if len(shown) < len(found):
         note = f"The {len(shown)} of {len(found):,} with most jobs; the table has more."
-    if column == "size":
-        note = "By the units that a job asks for, or would be run on by a policy that does not scale."
     series = {
         "mean JCT of those finished": shown["jct"].fillna(0.0).to_numpy(),
         "mean queueing of those started": shown["queueing"].fillna(0.0).to_numpy(),
     }
     names = {"jct": "mean JCT, h", "queueing": "mean queueing, h"}
-    table = found.drop(columns="units").round(3).reset_index(names=what)
+    table = found.round(3).reset_index(names=what).rename(columns=names)
     axis = Axis("mean hours from the submission")
     drawing = Bars(tuple(shown.index), axis, series)
     title = f"Completion and queueing by {what}"
-    return Chart(f"by-{column}", title, note, drawing, table.rename(columns=names))
+    return Chart(f"by-{column}", title, note, drawing, table)
 
 
 def work_done(run: RunFiles) -> Chart:
@@ -302,7 +284,7 @@ def work_done(run: RunFiles) -> Chart:
     bins, _ = _bins(run, SPANS)
     done = np.cumsum(_binned(run, "progress", bins))
     bound = run.metrics.get("bound")
-    curves = (Curve("done", bins[1:], done),)
+    curves = (Curve("done", bins, np.append(0.0, done)),)
     limits = {} if bound is None else {"bound": float(bound)}
     drawing = Curves(TIME, Axis("samples"), curves, limits)
     table = pd.DataFrame({"until": stamps(bins[1:]), "samples done": done.round(0)})

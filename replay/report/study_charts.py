@@ -177,13 +177,11 @@ def varied(table: pd.DataFrame) -> list[str]:
 def charts_of_sweep(table: pd.DataFrame) -> list[Chart]:
     """Chart each main figure over the first two varied options, as a heat map; over a single option, as a curve."""
     axes = varied(table)[:2]
-    charts = [
+    return [
         _chart(table, figure, axes)
         for figure in FIGURES.values()
         if figure.main and figure.path in table and table[figure.path].notna().any()
     ]
-    reserves = front(table)
-    return charts if reserves is None else [reserves, *charts]
 
 
 def answer(table: pd.DataFrame) -> str:
@@ -304,29 +302,3 @@ def _value(option: str, value: object) -> str:
     if _unlimited(option, value):
         return "no limit"
     return f"{value:g}" if isinstance(value, int | float | np.number) else label(value)
-
-
-def front(table: pd.DataFrame) -> Chart | None:
-    """Return starts that wait over the training given up, from a sweep over `reserve`; None for any other sweep."""
-    share, waiting = "host.delayed_share", "host.waiting_node_h"
-    if "reserve" not in table or table["reserve"].nunique() < 2:
-        return None
-    if share not in table or table[share].isna().all():
-        return None
-    figures = ["outcome", share, waiting]
-    means = table.groupby("reserve", sort=True)[figures].mean().reset_index()
-    least = means.iloc[0]
-    given_up = (1 - means["outcome"] / least["outcome"]).to_numpy(dtype=np.float64)
-    waits = means[share].to_numpy(dtype=np.float64)
-    points = ", ".join(
-        f"{reserve:g}: {wait:.0%} for {up:.1%}"
-        for reserve, wait, up in zip(means["reserve"], waits, given_up, strict=True)
-    )
-    note = f"Starts that wait, for the training given up against --reserve {least['reserve']:g}, "
-    note += f"by nodes kept: {points}."
-    curve = Curve("nodes kept free", 100 * given_up, waits)
-    axes = Axis("training given up, %"), Axis("share of starts that wait", "share")
-    columns = {share: "share that waits", waiting: "node-hours waiting"}
-    shown = means.rename(columns=columns).assign(**{"training given up": given_up})
-    title = "What sparing your own jobs costs training"
-    return Chart("front", title, note, Curves(*axes, (curve,)), shown.round(4))

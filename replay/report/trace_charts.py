@@ -13,8 +13,6 @@ from bft.replay.report.chart import (
     Axis,
     Bars,
     Chart,
-    Curve,
-    Curves,
     Heat,
     label,
     over_time,
@@ -33,13 +31,11 @@ SPANS = 2000
 def charts_of_trace(trace: NodeTrace) -> list[Chart]:
     """The charts of a node trace alone."""
     pieces, what = fragments(trace), trace.turns_idle
-    histogram = length_histogram(pieces.seconds)
     charts = (
         idle_nodes(trace),
         by_hour(trace),
-        fragment_lengths(histogram, what),
+        fragment_lengths(length_histogram(pieces.seconds), what),
         by_node(trace, pieces),
-        survival(histogram, what),
     )
     return [chart for chart in charts if chart is not None]
 
@@ -65,31 +61,6 @@ def fragment_lengths(
     drawing = Bars(names, Axis("share", "share"), series)
     title = f"How long {what}s stay idle"
     return Chart("fragments", title, note, drawing, table.round(1))
-
-
-def survival(histogram: Sequence[dict[str, float]], what: str = "node") -> Chart | None:
-    """Idle node-time (or unit-time) left when every fragment loses its first seconds; None if no node was idle."""
-    if not histogram:
-        return None
-    count, time, edges = (
-        np.array([row[key] for row in histogram])
-        for key in ("count", "node_s", "from_s")
-    )
-    # The time beyond an edge, over fragments longer than it. Exact, since no fragment of a bin is shorter than its
-    # edge.
-    longer, beyond = (part[::-1].cumsum()[::-1] for part in (count, time))
-    left = np.append((beyond - edges * longer) / time.sum(), 0.0)
-    edges = np.append(edges, histogram[-1]["to_s"])
-    shown = edges > 0
-    curve = Curve(f"idle {what}-time left", edges[shown], left[shown])
-    columns = {
-        "start-up": [duration(edge) for edge in edges],
-        "left": [f"{share:.1%}" for share in left],
-    }
-    note = "If every fragment lost this long to starting up (containers, data, communication), this part would be left."
-    axes = Axis("start-up, seconds", "log"), Axis(f"share of idle {what}-time", "share")
-    drawing, table = Curves(*axes, (curve,)), pd.DataFrame(columns)
-    return Chart("survival", "What a start-up leaves", note, drawing, table)
 
 
 def idle_nodes(trace: NodeTrace) -> Chart:

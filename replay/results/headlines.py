@@ -190,6 +190,20 @@ def minute(instant: str) -> str:
     return f"{instant[:10]} {instant[11:16]}"
 
 
+def short_window(outcome: Outcome, tfwd_s: float) -> str | None:
+    """Say where the window Tfwd is short against what growing costs; None where it is not."""
+    costs_s = [record.job.tcup_s for record in outcome.records]
+    cost_s = float(np.median(costs_s)) if costs_s else 0.0
+    if cost_s <= tfwd_s:
+        return None
+    factor = 1 + cost_s / tfwd_s
+    return (
+        f"-Tfwd {tfwd_s:g} is shorter than growing costs (Tcup, {cost_s:.3g} s in the median): a job grows only where "
+        f"that makes it {factor:.2g} times as fast; a window of several times Tcup, such as -Tfwd {10 * cost_s:.0f}, "
+        "mostly finishes jobs sooner (docs/objectives.md)"
+    )
+
+
 # A cap on the jobs in play that was reached for a smaller share of the time explains little.
 MUCH_TIME = 0.05
 HOUR_S = 3600.0

@@ -329,8 +329,6 @@ class Account:
 
     Parameters
     ----------
-    reused
-        Number of points that were done before.
     failures
         Errors of points that failed now, by label.
     notes
@@ -339,7 +337,6 @@ class Account:
         Labels of points whose run used fallbacks or met invalid answers of a solver.
     """
 
-    reused: int
     failures: dict[str, str] = field(default_factory=dict)
     notes: dict[str, int] = field(default_factory=dict)
     degraded: tuple[str, ...] = ()
@@ -392,7 +389,6 @@ def carry_out(
     for point, key in pairs:
         if again or not _there(study, key, whole=whole):
             todo[key] = Task(key, point.options, Path(study.folder).absolute(), whole)
-    reused = sum(key not in todo for _, key in pairs)
     if onlooker is not None:
         onlooker.begins(len(labels), len(labels) - len(todo), workers.name)
     failures: dict[str, str] = {}
@@ -412,7 +408,7 @@ def carry_out(
         if summary is not None:
             notes.update(summary["notes"])
             fell_back += [label] if degraded(summary["metrics"]) else []
-    return Account(reused, failures, dict(notes), tuple(fell_back))
+    return Account(failures, dict(notes), tuple(fell_back))
 
 
 def _there(study: Study, key: str, *, whole: bool) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -475,9 +475,7 @@ def by_group(variants: Sequence[Variant], split: str) -> pd.DataFrame:
     """
     by, bounds = split_of(split)
     tables = [
-        run.jobs.join(run.waits).assign(
-            variant=variant.label, share=1 / len(variant.runs)
-        )
+        run.jobs.join(run.waits).assign(variant=variant.label)
         for variant in variants
         for run in variant.runs
     ]
@@ -485,29 +483,32 @@ def by_group(variants: Sequence[Variant], split: str) -> pd.DataFrame:
     jobs[by] = _groups(jobs[SPLITS[by]], bounds)
     if (jobs[by] == NONE).all():
         raise InputError(f"--split {split}: no job states it")
+    runs = {variant.label: len(variant.runs) for variant in variants}
+    jobs["variant"] = pd.Categorical(jobs["variant"], list(runs))
     jobs["lost"] = lost(jobs)
-    # A mean is of the jobs that have the value: JCT of those that finished, queueing of those that started.
-    share = jobs["share"]
-    added = {"jobs": share, "jobs_finished": share * jobs["finish"].notna(), "outcome": share * jobs["work"],
-             "lost": share * jobs["lost"], "unit_hours": share * jobs["unit_seconds"] / 3600}  # fmt: skip
-    jobs = jobs.assign(**{f"sum {name}": values for name, values in added.items()})
     jobs["restarts"] = jobs["restarts"].where(jobs["start"].notna())
-    order = [variant.label for variant in variants]
-    jobs["variant"] = pd.Categorical(jobs["variant"], order)
-    groups = jobs.groupby(["variant", by], observed=True, sort=True)
-    table = groups.agg(
-        **{name: (f"sum {name}", "sum") for name in added},
+    # A mean is of the jobs that have the value: JCT of those that finished, queueing of those that started.
+    table = jobs.groupby(["variant", by], observed=True).agg(
         **{
+            "jobs": ("work", "size"),
+            "jobs_finished": ("finish", "count"),
+            "outcome": ("work", "sum"),
+            "lost": ("lost", "sum"),
+            "unit_hours": ("unit_seconds", "sum"),
             "jct_s.mean": ("jct_s", "mean"),
             "jct_s.p95": ("jct_s", lambda values: values.quantile(0.95)),
             "queueing_s.mean": ("queueing_s", "mean"),
             "without_units_s.mean": ("waiting_s", "mean"),
             "longest_wait_s": ("longest_wait_s", "max"),
             "restarts_per_job": ("restarts", "mean"),
-        },
-    ).reset_index()
-    table["jobs"] = table["jobs"].round().astype(int)
-    return table.astype({"variant": str, by: str})
+        }
+    )
+    sums = ["jobs_finished", "outcome", "lost", "unit_hours"]
+    count = table.index.get_level_values("variant").map(runs).astype(int)
+    table[sums] = table[sums].div(count, axis=0)
+    table["jobs"] //= count
+    table["unit_hours"] /= 3600
+    return table.reset_index().astype({"variant": str, by: str})
 
 
 def table_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
@@ -567,10 +568,6 @@ def compared(
         )
     files = Files()
     keys = {point.index: key_of(point.options, files) for point in plan.points}
-    _refuse_equal({
-        label: tuple(keys[point.index] for point in points)
-        for label, points in groups.items()
-    })  # fmt: skip
     account = carry_out(
         study,
         plan,
@@ -639,14 +636,3 @@ def compared_runs(
         )
     variants = [Variant(label, (run,)) for label, run in zip(labels, runs, strict=True)]
     return Comparison(tuple(variants), split=split, different=tuple(phrases))
-
-
-def _refuse_equal(keys: Mapping[str, tuple[str, ...]]) -> None:
-    """Refuse variants that are the same replays under two names."""
-    first: dict[tuple[str, ...], str] = {}
-    for label, those in keys.items():
-        other = first.setdefault(those, label)
-        if other != label:
-            raise InputError(
-                f"variants {other!r} and {label!r} have the same options: leave one of them out"
-            )

@@ -13,13 +13,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bft.models import InputError
-from bft.models.limited_reading import read_json
 from bft.replay.results.run_directory import (
     ALLOCATIONS,
     HINT,
     JOBS,
     STEPS,
-    TIMING,
     UNUSED,
     job_numbers,
     read_part,
@@ -74,8 +72,6 @@ class Held:
     ----------
     names
         The jobs that `longest` numbers.
-    rows
-        How many rows there are.
     unit_ns
         Units times ns held by each job.
     changes
@@ -87,7 +83,6 @@ class Held:
     """
 
     names: tuple[str, ...]
-    rows: int
     unit_ns: FloatArray
     changes: pd.Series[float]
     longest: pd.DataFrame
@@ -187,13 +182,6 @@ class RunFiles:
             return [self.steps]
         return [pool for _, pool in self.steps.groupby("vc", sort=True)]
 
-    @property
-    def decision_s(self) -> dict[str, Any]:
-        """Seconds per decision, where known: wall-clock facts may not have been copied."""
-        path = self.folder / TIMING
-        times: dict[str, Any] = read_json(path)["decision_s"] if path.exists() else {}
-        return times
-
     @cached_property
     def waits(self) -> pd.DataFrame:
         """Seconds of each job, by name, between submission and finish, or the end, with and without units.
@@ -238,14 +226,13 @@ class RunFiles:
     def held(self) -> Held:
         """Who held how much, and the longest holdings."""
         numbers: dict[str, int] = {}
-        rows, units = 0, 0
+        units = 0
         weights: FloatArray = np.zeros(0)
         changes = pd.Series(dtype=np.float64)
         longest: list[pd.DataFrame] = []
         for frame in read_part_in_blocks(self.folder, ALLOCATIONS):
             who = job_numbers(frame, lambda n: numbers.setdefault(n, len(numbers)))
             spans = spans_of(frame, who)
-            rows += len(spans)
             units = max(units, int(spans["last"].max()) + 1 if len(spans) else 0)
             more = np.bincount(who, unit_ns(spans), len(numbers)).astype(np.float64)
             more[: len(weights)] += weights
@@ -257,7 +244,7 @@ class RunFiles:
         per_node = int(metadata["units_per_node"])
         if units > len(nodes) * per_node:
             nodes, per_node = tuple(f"unit {number}" for number in range(units)), 1
-        return Held(tuple(numbers), rows, weights, changes, longest[0], nodes, per_node)
+        return Held(tuple(numbers), weights, changes, longest[0], nodes, per_node)
 
 
 def changes_of(spans: pd.DataFrame) -> pd.Series[float]:

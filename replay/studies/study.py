@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from bft.models.checks import did_you_mean
 from bft.replay.inputs.files import INPUTS, Files, input_digests
 from bft.replay.options.naming import VARIANT, label_of
 from bft.replay.options.options import FIELDS, Options
-from bft.replay.results.run_directory import HINT, SUMMARY, TIMING, plain
+from bft.replay.results.run_directory import HINT, SUMMARY, plain
 from bft.replay.run import versions
 from bft.replay.trace.host_jobs import digest
 
@@ -92,7 +92,13 @@ class Plan:
         InputError
             When a value is not allowed or given twice, or a combination contradicts itself; names the point.
         """
-        axes = {name: list(values) for name, values in (grid or {}).items()}
+        axes: dict[str, list[Any]] = {}
+        for name, values in (grid or {}).items():
+            if isinstance(values, str) or not isinstance(values, Iterable):
+                raise InputError(
+                    f"{_flag(name)}: expected a list of values, not {values!r}"
+                )
+            axes[name] = list(values)
         for name, values in axes.items():
             if name not in FIELDS and not name.startswith("set "):
                 raise InputError(f"unknown option {name!r}{did_you_mean(name, FIELDS)}")
@@ -209,18 +215,8 @@ def key_of(options: Options, files: Files) -> str:
     """The key of a replay's configuration: a digest of its options, the content of its inputs, and versions.
 
     The location of the inputs does not matter.
-
-    Raises
-    ------
-    InputError
-        When an input is missing or cannot be read.
     """
-    try:
-        digests = input_digests(options, files)
-    except OSError as error:
-        raise InputError(
-            (error.strerror or str(error)).lower(), file=error.filename
-        ) from error
+    digests = input_digests(options, files)
     stated = {
         name: value for name, value in options.flat().items() if name not in digests
     }
@@ -228,7 +224,7 @@ def key_of(options: Options, files: Files) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-PLAN, RESULTS, TIMINGS = "plan.json", "results.parquet", "timing.parquet"
+PLAN, RESULTS = "plan.json", "results.parquet"
 RUNS, FAILED = "runs", "failed"
 FORMAT, FORMAT_VERSION = "bft-replay plan", 1
 DONE, FAILURE, MISSING = "done", "failed", "missing"
@@ -349,19 +345,10 @@ class Study:
         return frame.infer_objects()
 
     def collect(self, plan: Plan, keys: Sequence[str]) -> pd.DataFrame:
-        """Write the frame to results.parquet, and wall times to timing.parquet; return the frame."""
+        """Write the frame to results.parquet, and return it."""
         frame = self.frame(plan, keys)
-        timings = [
-            {
-                "index": point.index,
-                "key": key,
-                **dict(flat(read_json(self.run(key) / TIMING) or {})),
-            }
-            for point, key in zip(plan.points, keys, strict=True)
-        ]
-        for table, name in ((frame, RESULTS), (pd.DataFrame(timings), TIMINGS)):
-            with drafted(self.folder / name) as draft:
-                write_parquet(table, draft)
+        with drafted(self.folder / RESULTS) as draft:
+            write_parquet(frame, draft)
         return frame
 
     def _row(self, point: Point, key: str) -> tuple[dict[str, Any], dict[str, Any]]:

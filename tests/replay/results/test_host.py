@@ -380,7 +380,7 @@ def test_the_page_has_sentence_section_tile_and_the_chart_of_who_waits() -> None
     assert "each second that a node takes to return" in page
 
 
-def test_comparisons_and_sweeps_have_columns_and_a_sweep_over_reserves_its_front(
+def test_comparisons_and_sweeps_have_what_host_jobs_wait(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     options = [
@@ -405,7 +405,7 @@ def test_comparisons_and_sweeps_have_columns_and_a_sweep_over_reserves_its_front
     } <= set(table)
     assert (np.diff(table["host.delayed_share"]) <= 0).all()
     assert run(["report", "s/results.parquet", "-o", "sweep.html"]) == 0
-    assert "What sparing your own jobs costs training" in Path("sweep.html").read_text()
+    assert "Own starts that wait" in Path("sweep.html").read_text()
     capsys.readouterr()
     runs = []
     for reserve in ("0", "1"):
