@@ -297,7 +297,7 @@ def _heat(made: Any, drawing: Heat) -> None:
     values = drawing.values[down, across]
     source = ColumnDataSource({
         "x": across.astype(float), "y": down.astype(float), "value": values,
-        "number": [f"{value:,.4g}" for value in values.tolist()],
+        "number": [drawing.number(value) for value in values.tolist()],
         "left": [drawing.across[k] for k in across], "top": [drawing.down[k] for k in down],
     })  # fmt: skip
     low, high = float(values.min()), float(values.max())

@@ -154,6 +154,10 @@ class Heat:
         """Whether the cells are so few that each has its number."""
         return len(self.across) <= MAX_NUMBERED
 
+    def number(self, value: float) -> str:
+        """The number of a cell."""
+        return f"{value:.1%}" if self.value.scale == "share" else f"{value:,.4g}"
+
 
 def shade(strength: float) -> str:
     """A colour of a cell, which lets the page through, so that the numbers on it are read in light and dark.

@@ -188,7 +188,7 @@ def _heat(axes: Axes, drawing: Heat) -> None:
     if drawing.shows_numbers:
         for (row, column), value in np.ndenumerate(drawing.values):
             if value == value:
-                axes.text(column, row, f"{value:,.4g}", ha="center", va="center")
+                axes.text(column, row, drawing.number(value), ha="center", va="center")
     step = 1 if len(drawing.across) <= 12 else 3
     axes.set_xticks(
         range(0, len(drawing.across), step),

@@ -92,24 +92,40 @@ def idle_and_used(run: RunFiles) -> Chart:
 
 
 def why_unused(run: RunFiles) -> str:
-    """Say in which situation idle units were not used; nothing where all were used."""
-    spare_in: dict[str, float] = {}
-    for pool in run.pools():
-        spare = (pool["idle"] - pool["used"]).to_numpy(float)[:-1]
-        spare *= np.diff(ns(pool["time"]))
-        jobs, running = (pool[name].to_numpy()[:-1] for name in ("jobs", "running"))
-        situations = {
-            "no job was in play": jobs == 0,
-            "all jobs in play ran, and more units would not have paid": (jobs > 0) & (running >= jobs),
-            "jobs in play waited for more units, or for a change that pays": running < jobs,
-        }  # fmt: skip
-        for when, inside in situations.items():
-            spare_in[when] = spare_in.get(when, 0.0) + float(spare[inside].sum())
-    whole = sum(spare_in.values())
+    """Say in which situation idle units were not used; nothing where all were, and with virtual clusters."""
+    steps, jobs = run.steps, run.jobs
+    if "vc" in steps:
+        return ""
+    decided = ns(steps["time"])
+    submits, ends = np.sort(ns(jobs["submit"])), np.sort(ns(jobs["finish"].dropna()))
+    times, held = held_over_time(
+        [(decided, steps["used"].to_numpy(float))], run.held.changes
+    )
+    at = np.unique(np.concatenate([decided, times, submits, ends]))
+    at = at[(at >= run.begin_ns) & (at <= run.end_ns)]
+    there = np.searchsorted(submits, at, "right") - np.searchsorted(ends, at, "right")
+    latest = steps.iloc[np.searchsorted(decided, at, "right") - 1]
+    idle, in_play, running = (
+        latest[name].to_numpy() for name in ("idle", "jobs", "running")
+    )
+    spare = np.maximum(idle - held[np.searchsorted(times, at, "right") - 1], 0.0)[:-1]
+    spare *= np.diff(at)
+    waits = (there > 0) & (running < in_play)
+    situations = {
+        "no job was there": there == 0,
+        "jobs in play waited for more units at once, or for a change that pays": waits,
+        "all jobs in play ran, and -maxJ let no others in": (there > in_play) & ~waits,
+        "all jobs that were there ran, and more units would not have paid": (there > 0) & (there <= in_play) & ~waits,
+    }  # fmt: skip
+    whole = spare.sum()
     if whole <= 0:
         return ""
-    shares = {when: f"{part / whole:.0%}" for when, part in spare_in.items()}
-    parts = [f"{share} while {when}" for when, share in shares.items() if share != "0%"]
+    shares = {
+        when: spare[inside[:-1]].sum() / whole for when, inside in situations.items()
+    }
+    parts = [
+        f"{share:.0%} while {when}" for when, share in shares.items() if share >= 0.005
+    ]
     return f"Of the idle time that nobody used, {'; '.join(parts)}."
 
 

@@ -126,9 +126,12 @@ def _hours(seconds: pd.Series) -> np.ndarray:
 
 # A figure that an option changes by less than this share of its worst value hardly depends on it.
 HARDLY = 0.01
+IN_SYSTEM = "jct_to_end_mean_s"
 # Usual subjects of a sweep come first: across, then down.
 FIRST = ("tfwd_s", "max_jobs")
 NAMES = {"tfwd_s": "Tfwd", "max_jobs": "maxJ"}
+# In what charts have a figure of this unit.
+SCALES = {"s": (3600.0, "hours"), "samples": (1e9, "10⁹ samples")}
 TITLES = {
     "tfwd_s": "Tfwd, s",
     "max_jobs": "maxJ, jobs in play",
@@ -187,8 +190,8 @@ def charts_of_sweep(table: pd.DataFrame) -> list[Chart]:
 def answer(table: pd.DataFrame) -> str:
     """Say what each varied option does, the one that matters most first.
 
-    To the outcome; or to the mean completion time, where the outcome hardly depends on it and all points finish as
-    many jobs.
+    To the outcome; or where that hardly depends on it, to the mean time of jobs in the system, where those that were
+    not done count to the end.
     """
     effects = sorted((_effect(table, option) for option in varied(table)), reverse=True)
     sentence = "; ".join(text for _, text in effects)
@@ -218,19 +221,19 @@ def _effect(table: pd.DataFrame, option: str) -> tuple[float, str]:
         return gain, f"with {worst} nothing is trained"
     if gain >= HARDLY:
         return gain, f"{best}: {gain:+.1%} samples over {worst}"
-    name, time = NAMES.get(option, option), "jct_s.mean"
-    if time not in table or table.get("jobs_finished", table[time]).nunique() > 1:
+    name = NAMES.get(option, option)
+    if IN_SYSTEM not in table:
         return gain, f"{name} hardly matters (at most {gain:.1%} of the outcome)"
-    longer, (slow, fast), times = extremes(time)
+    longer, (slow, fast), times = extremes(IN_SYSTEM)
     if longer < HARDLY:
         return (
-            gain,
-            f"{name} hardly matters (at most {max(gain, longer):.1%} of the outcome and the mean JCT)",
+            max(gain, longer),
+            f"{name} hardly matters (at most {max(gain, longer):.1%} of outcome and times)",
         )
-    long, short = map(FIGURES[time].text, times)
+    long, short = map(FIGURES[IN_SYSTEM].text, times)
     return (
         longer,
-        f"{fast}: the same jobs are done in {short} on average, {long} with {slow}",
+        f"{fast}: as much is trained, but jobs take {short} on average, not {long} as with {slow}",
     )
 
 
@@ -243,7 +246,7 @@ def _setting(table: pd.DataFrame, option: str, told: str) -> str:
 
 
 def _chart(table: pd.DataFrame, figure: Figure, options: list[str]) -> Chart:
-    size, unit = (3600.0, "hours") if figure.unit == "s" else (1.0, figure.unit)
+    size, unit = SCALES.get(figure.unit, (1.0, figure.unit))
     title = f"{figure.title[0].upper()}{figure.title[1:]}"
     means = table.assign(figure=table[figure.path] / size).groupby(
         options, dropna=False, sort=True
@@ -255,7 +258,7 @@ def _chart(table: pd.DataFrame, figure: Figure, options: list[str]) -> Chart:
         f"{NAMES.get(option, option)} {_value(option, best[option])}"
         for option in options
     )
-    note = f"Best: {figure.text(best['mean'] * size)} {'' if figure.unit in ('s', 'share') else unit}".rstrip()
+    note = f"Best: {figure.text(best['mean'] * size)} {'' if figure.unit in ('s', 'share') else figure.unit}".rstrip()
     note += f" at {at}."
     if found["count"].max() > 1:
         note += " Means over what else varies; the table has their range."

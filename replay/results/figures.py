@@ -69,6 +69,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             Figure("jobs_finished", "finished", more=True),
             Figure("jct_s.mean", "JCT mean", "s", main=True),
             Figure("jct_s.p95", "JCT p95", "s"),
+            Figure("jct_to_end_mean_s", "JCT to the end", "s", main=True),
             Figure("queueing_s.mean", "queueing mean", "s", main=True),
             Figure("without_units_s.mean", "waiting mean", "s"),
             Figure("without_units_s.p99", "waiting p99", "s"),

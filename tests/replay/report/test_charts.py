@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 
 from bft.replay import always_idle
 from bft.replay.cli.main import run
-from bft.replay.report import charts_of
+from bft.replay.report import charts_of, plotted
 from bft.replay.report.chart import Bars, Curves, Heat, cumulative
 from bft.replay.report.over_time import held_over_time
 from bft.replay.report.trace_charts import by_hour
@@ -191,7 +192,10 @@ def test_four_charts_are_shown_and_the_others_are_a_click_away(
 
 def test_a_page_without_scripts_points_to_the_tables(page: str) -> None:
     outside = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
-    assert "<noscript><style>.figure, .help, .legend { display: none }" in outside
+    assert (
+        "<noscript><style>.figure, .help, .legend, #all-jobs { display: none }"
+        in outside
+    )
     assert "the numbers stand in the tables" in outside
     assert outside.count("Data of this chart") == outside.count('class="figure"')
 
@@ -379,7 +383,7 @@ def test_a_sweep_is_a_map_over_what_it_varied(
     )
     expected = [[tfwd + 10 * jobs + 0.5 for tfwd in (30, 120, 600)] for jobs in (5, 10)]
     expected[0][0] += 0.5  # only the second seed is there
-    assert (chart.drawing.values / 1e9).tolist() == expected
+    assert chart.drawing.values.tolist() == expected
     assert "Best: 700,500,000,000 samples at Tfwd 600, maxJ 10." in chart.note
     assert "The stronger a colour, the better." in chart.note
     assert run(["report", str(table)]) == 0
@@ -421,8 +425,89 @@ def test_the_page_of_a_sweep_begins_with_the_answer_and_has_numbers_in_its_cells
     assert isinstance(outcome, Heat)
     assert isinstance(times, Heat)
     assert outcome.down == ("5", "10", "no limit")
-    assert outcome.values[0] / 1e9 == pytest.approx([99.953, 99.962, 100.01])
+    assert outcome.values[0] == pytest.approx([99.953, 99.962, 100.01])
     assert times.less_is_better
+
+
+def test_where_all_is_trained_a_sweep_answers_by_the_times_of_jobs(
+    tmp_path: Path,
+) -> None:
+    """All jobs finish at each window, but the mean completion goes from 10.7 to 13.1 h."""
+    points = [
+        {"tfwd_s": tfwd, "max_jobs": 0, "outcome": 1e9, "jct_s.mean": jct_s, "jct_to_end_mean_s": jct_s}
+        for tfwd, jct_s in ((10.0, 38_520.0), (60.0, 47_160.0), (300.0, 40_000.0))
+    ]  # fmt: skip
+    table = tmp_path / "results.parquet"
+    pd.DataFrame(points).to_parquet(table)
+    assert run(["report", str(table), "-o", str(tmp_path / "sweep.html")]) == 0
+    text = (tmp_path / "sweep.html").read_text("utf-8")
+    answer = "Tfwd 10: as much is trained, but jobs take 10.7 h on average, not 13.1 h"
+    assert f"{answer} as with Tfwd 60." in text
+
+
+def test_figures_for_a_paper_have_titles_and_say_of_what_hours_are(
+    hostile: Path,
+) -> None:
+    for chart in charts_of([hostile]):
+        figure = plotted([chart], chart.key)
+        assert figure.get_suptitle() == chart.title.replace("$", r"\$")
+        labels = {axes.get_xlabel() for axes in figure.axes}
+        assert "hours" not in labels
+        figure.canvas.draw()
+        for axes in figure.axes:
+            boxes = [tick.get_window_extent() for tick in axes.get_xticklabels() if tick.get_text()]  # fmt: skip
+            assert all(a.x1 <= b.x0 for a, b in pairwise(boxes)), chart.key
+
+
+def test_a_figure_is_no_folder(
+    hostile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", str(hostile), "--pdf", str(tmp_path / "fig.pdf")]) == 2
+    assert "is a file, expected a folder" in capsys.readouterr().err
+    assert not (tmp_path / "fig.pdf").exists()
+
+
+def test_a_run_that_is_called_without_its_ending_is_named(
+    hostile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(hostile, tmp_path / "mine-itrOut")
+    assert run(["report", str(tmp_path / "mine")]) == 2
+    assert f"there is {tmp_path / 'mine-itrOut'}" in capsys.readouterr().err
+
+
+def test_the_page_says_why_idle_time_was_not_used(tmp_path: Path) -> None:
+    """Two nodes for two hours: one job on one node for an hour, and nobody for the next."""
+    (tmp_path / "trace.csv").write_text(
+        "time,a,b\n2021-02-10T00:00:00Z,1,1\n2021-02-10T02:00:00Z,1,1\n"
+    )
+    job = {
+        "name": "j",
+        "Jmin": 1,
+        "Jmax": 1,
+        "Pmax": 3600.0,
+        "Tsub": "2021-02-10T00:00:00Z",
+        "Tcup": 0,
+        "Tcdw": 0,
+    }
+    late = {**job, "name": "k", "Pmax": 1.0, "Tsub": "2021-02-10T01:59:00Z"}
+    rows = [
+        json.dumps({**each, "Ns": [0, 1], "Ps": [0, 1], "Os": [0, 1]})
+        for each in (job, late)
+    ]
+    (tmp_path / "jobs.jsonl").write_text("\n".join(rows) + "\n")
+    inputs = [
+        "-ndmap",
+        str(tmp_path / "trace.csv"),
+        "--jobs",
+        str(tmp_path / "jobs.jsonl"),
+        "--no-u",
+    ]
+    assert run([*inputs, "--policy", "fifo", "--out", str(tmp_path / "run")]) == 0
+    note = charts_of([tmp_path / "run"])[0].note
+    # A node-hour was spare while j ran, and two of two nodes for 59 minutes after it.
+    assert "66% while no job was there; 34% while all jobs that were there ran" in note
+    assert run(["report", str(tmp_path / "run")]) == 0
+    assert "34% while all jobs that were there" in (tmp_path / "run.html").read_text()
 
 
 @pytest.mark.slow
@@ -520,7 +605,8 @@ def test_the_page_of_a_trace_begins_with_its_headline_and_figures(
     assert opening < figures < chart
     headline = text[opening:figures]
     assert (
-        "Your 4 nodes were idle for 10.1% of 5 h, which is worth 0.4 nodes." in headline
+        "Your 4 nodes were idle for 10.1% of 5 h, which is worth 0.403 nodes."
+        in headline
     )
     assert "60 s to start on a node, 98.3% of the idle time is left" in headline
     assert "If a node takes 120 s to return, training yields up to 30.2 node-hours" in headline  # fmt: skip
