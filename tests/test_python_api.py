@@ -369,6 +369,19 @@ def test_variants_are_told_apart(example: bft.Example, here: Path) -> None:
             bft.compare(*example, variants, workers=0, dedicated=False)
 
 
+def test_arguments_of_another_kind_are_named(example: bft.Example, here: Path) -> None:
+    two = ["fifo", "srtf"]
+    for call, message in [
+        (lambda: bft.compare(*example, two, seeds=3), "seed: expected a list of values, not 3"),
+        (lambda: bft.compare(*example, two, split=3), "split: expected one of vc, user"),
+        (lambda: bft.sweep(*example, [10, 60]), "expected a dictionary by name of option"),
+        (lambda: bft.sweep(*example, {"tfwd": 10}), "tfwd_s: expected a list of values, not 10"),
+        (lambda: bft.sweep(*example, {"policy": "fifo"}), "policy: expected a list of values"),
+    ]:  # fmt: skip
+        with pytest.raises(bft.InputError, match=message):
+            call()
+
+
 def test_a_run_survives_a_process_pool(here: Path) -> None:
     text = """
         import bft

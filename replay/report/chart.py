@@ -93,9 +93,9 @@ class Blocks:
     empty
         What it means that no entry is there.
     classes
-        Names of the classes of entries, each with an item in the legend; none: an entry is a class of its own.
+        Names of the classes of entries, each with an item in the legend.
     class_of
-        The class of each entry; empty: that of its number.
+        The class of each entry.
     hues
         Colours of the classes; they repeat when there are more classes.
     """
@@ -111,17 +111,16 @@ class Blocks:
     last: IntArray
     begin: IntArray
     end: IntArray
+    classes: tuple[str, ...]
+    class_of: tuple[int, ...]
+    hues: tuple[str, ...]
     units: int = 1
     row: str = "node"
     empty: str = "nobody"
-    classes: tuple[str, ...] = ()
-    class_of: tuple[int, ...] = ()
-    hues: tuple[str, ...] = COLOURS[1:]
 
     def hue(self, who: int) -> str:
         """The colour of an entry."""
-        number = self.class_of[who] if self.class_of else who
-        return self.hues[number % len(self.hues)]
+        return self.hues[self.class_of[who] % len(self.hues)]
 
     @property
     def names_rows(self) -> bool:

@@ -23,15 +23,15 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     wait,
 )
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import cache
 from multiprocessing import connection, parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from types import ModuleType
-from typing import Protocol, TypeVar
+from typing import Protocol
 
 from bft.models import InputError
 from bft.models.plugins import extra
@@ -135,7 +135,6 @@ def _end_with(sentinel: int) -> None:
     os._exit(1)
 
 
-T = TypeVar("T")
 Submit = Callable[[Callable[[Task], Done], Task], "Future[Done]"]
 
 
@@ -171,7 +170,7 @@ def local(count: int | None = None) -> Workers:
     """Processes of this machine; by default one per processor. 0 means this process."""
     count = processes() if count is None else count
     if count == 0:
-        return replace(given(_Here(), "this process"), at_once=1)
+        return Workers(lambda: nullcontext(_here), 1, "this process")
     return Workers(lambda: _pool(count), count, f"{count} process{'es' * (count != 1)}")
 
 
@@ -209,27 +208,14 @@ def _pool(count: int) -> Iterator[Submit]:
 
 def given(executor: Executor, name: str) -> Workers:
     """An executor that the caller starts and ends."""
-
-    @contextmanager
-    def start() -> Iterator[Submit]:
-        yield executor.submit
-
-    return Workers(start, None, name)
+    return Workers(lambda: nullcontext(executor.submit), None, name)
 
 
-class _Here(Executor):
-    """Runs each call immediately, in this process."""
-
-    def submit(
-        self, fn: Callable[..., T], /, *args: object, **kwargs: object
-    ) -> Future[T]:
-        """Run the call and return its finished future."""
-        future: Future[T] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:
-            future.set_exception(error)
-        return future
+def _here(function: Callable[[Task], Done], task: Task) -> Future[Done]:
+    """Call a function at once, in this process."""
+    future: Future[Done] = Future()
+    future.set_result(function(task))
+    return future
 
 
 def dask(address: str) -> Workers:

@@ -169,23 +169,19 @@ class Difference:
         ours, theirs = self.variant, self.against
         if self.value is None:
             return f"{ours} and {theirs}: nothing to compare in {self.what}"
-        is_outcome = self.what == "outcome"
-        if abs(self.value) < NONE_SHARE:
-            change = "as much as" if is_outcome else f"as long under {ours} as"
-        elif self.value > MAX_SHARE:
-            change = f"{three_digits(1 + self.value)} times as "
-            change += "much as" if is_outcome else f"long under {ours} as"
-        else:
+        is_outcome, link = self.what == "outcome", "as"
+        change = "as much" if is_outcome else "as long"
+        if self.value > MAX_SHARE:
+            change = f"{three_digits(1 + self.value)} times {change}"
+        elif abs(self.value) >= NONE_SHARE:
             change = (
-                f"{abs(100 * self.value):.1f} % {'more' if self.value > 0 else 'less'} "
+                f"{abs(100 * self.value):.1f} % {'more' if self.value > 0 else 'less'}"
             )
-            change += "than" if is_outcome else f"time under {ours} than"
+            change, link = change if is_outcome else f"{change} time", "than"
         if is_outcome:
-            head = f"{ours} yields {change} {theirs}"
+            head = f"{ours} yields {change} {link} {theirs}"
         else:
-            head = (
-                f"the {self.jobs:,} jobs that both finish take {change} under {theirs}"
-            )
+            head = f"the {self.jobs:,} jobs that both finish take {change} under {ours} {link} under {theirs}"
         return f"{head}; {self._of_days()}{self._of_seeds()}"
 
     def _of_days(self) -> str:
@@ -429,7 +425,7 @@ def split_of(text: str) -> tuple[str, list[int]]:
     >>> split_of("size:8,64")
     ('size', [8, 64])
     """
-    by, colon, stated = text.partition(":")
+    by, colon, stated = str(text).partition(":")
     parts = stated.split(",") if colon else []
     bounds = [int(part) if part.strip().isdecimal() else 0 for part in parts]
     rising = all(low < high for low, high in pairwise([0, *bounds]))

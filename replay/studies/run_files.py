@@ -127,11 +127,6 @@ class RunFiles:
         return cls(folder, summary)
 
     @property
-    def name(self) -> str:
-        """The name of the run: its folder."""
-        return self.folder.resolve().name.removesuffix("-itrOut")
-
-    @property
     def metrics(self) -> dict[str, Any]:
         """The figures of the summary."""
         metrics: dict[str, Any] = self.summary["metrics"]

@@ -36,7 +36,7 @@
     const old = image.get_column("image")[0];
     const cells = new old.constructor(columns * rows, [rows, columns]);
     for (let k = 0; k < who.length; k++) {
-      if (off.has(classOf.length ? classOf[who[k] - 1] : who[k] - 1)) continue;
+      if (off.has(classOf[who[k] - 1])) continue;
       const c0 = Math.max(0, Math.ceil((origin + begin[k] * 1000 - left) / width - 0.5));
       const c1 = Math.min(columns, Math.ceil((origin + end[k] * 1000 - left) / width - 0.5));
       if (c0 >= c1) continue;

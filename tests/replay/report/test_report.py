@@ -201,6 +201,20 @@ def test_of_few_jobs_the_page_begins_with_when_each_was_done(tmp_path: Path) -> 
     assert "the mean of its units counts all its time in the system" in text
 
 
+@pytest.mark.parametrize("tfwd", ["5", "60"])
+def test_a_window_that_is_short_against_tcup_is_said(
+    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], tfwd: str
+) -> None:
+    """Tcup is 6 s: with 5 s a job grows only where that makes it 2.2 times as fast."""
+    files = [str(finished.with_name(name)) for name in ("trace.csv", "jobs.csv")]
+    inputs = ["-ndmap", files[0], "--jobs", files[1], "--backend", "exact", "--no-u"]
+    assert run([*inputs, "-Tfwd", tfwd, "--out", str(tmp_path / "run")]) == 0
+    said = "-Tfwd 5 is shorter than growing costs (Tcup, 6 s in the median)"
+    assert (said in capsys.readouterr().err) == (tfwd == "5")
+    notes = json.loads((tmp_path / "run" / "summary.json").read_text())["notes"]
+    assert any("2.2 times as fast" in note for note in notes) == (tfwd == "5")
+
+
 def test_u_is_said_to_hold_up_to_the_instant_at_which_all_jobs_were_done(
     finished: Path, tmp_path: Path
 ) -> None:
