@@ -1430,7 +1430,7 @@ def test_jobs_submitted_before_the_trace_wait_for_it_and_late_ones_are_noted(
     assert run([*INPUT, "--no-u"]) == 0
     err = capsys.readouterr().err
     assert "1 of 5 jobs are submitted after the trace ends" in err
-    assert "1 of 5 jobs are submitted before the trace begins, by up to 3.0 days" in err
+    assert "1 of 5 jobs are submitted before the trace begins, by up to 3 days" in err
     started_at = pd.read_parquet("debug-itrOut/jobs.parquet").set_index("name")["start"]
     assert started_at["j0"] == START
     assert pd.isna(started_at["j4"])
