@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, replace
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, overload
 
@@ -22,10 +21,11 @@ from bft._run import Run
 from bft.milp import Problem, Solution
 from bft.models import InputError, JobTable, XiTable, jobs_from_frame, xi_from_frame
 from bft.models.checks import Flag, refuse_unknown
+from bft.models.errors import option_names
 from bft.replay import Options, Policy
 from bft.replay.cli.watcher import Bar
-from bft.replay.inputs.files import InMemoryInputs
-from bft.replay.inputs.notes import Silent, Watcher
+from bft.replay.inputs.files import InMemory
+from bft.replay.inputs.notes import Watcher
 from bft.replay.options.options import FIELDS
 from bft.replay.policies import PolicyError
 from bft.replay.policies.registry import BUILT_IN, check_made, named, policy_factory
@@ -102,7 +102,7 @@ def replay(
         in_memory, names = in_memory_inputs(trace, jobs, xi)
         stated = {**options, **names}
         native = options.get("jobs_format", "native") == "native"
-        if in_memory.jobs is not None and not native:
+        if "jobs" in in_memory and not native:
             raise InputError(
                 "jobs_format is for files: a frame or JobTable has the native columns"
             )
@@ -125,7 +125,7 @@ def replay(
 def _executed(
     options: Options,
     folder: Path,
-    in_memory: InMemoryInputs,
+    in_memory: InMemory,
     force: bool,
     progress: bool,
 ) -> Run:
@@ -138,7 +138,7 @@ def _executed(
 
 def in_memory_inputs(
     trace: Any, jobs: Any, xi: Any
-) -> tuple[InMemoryInputs, dict[str, Any]]:
+) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the objects that take the place of files, and the name of each object and file in the options.
 
     Raises
@@ -154,26 +154,26 @@ def in_memory_inputs(
     objects: dict[str, Any] = {}
     names: dict[str, Any] = {}
     kinds: dict[str, tuple[Any, Any]] = {
-        "trace": (trace, (NodeTrace, pd.DataFrame)),
+        "node_trace": (trace, (NodeTrace, pd.DataFrame)),
         "jobs": (jobs, JobTable),
         "xi": (xi, XiTable),
     }
-    for role, (value, kind) in kinds.items():
-        option = "node_trace" if role == "trace" else role
+    for option, (value, kind) in kinds.items():
         if isinstance(value, kind):
-            objects[role] = value
-            names[option] = (
-                getattr(value, "source", "") or f"(a {type(value).__name__})"
-            )
+            objects[option] = value
+            # A frame may have a column of that name.
+            source = "" if isinstance(value, pd.DataFrame | XiTable) else value.source
+            names[option] = source or f"(a {type(value).__name__})"
         elif isinstance(value, str | Path):
             names[option] = str(value)
-        elif role == "jobs" and isinstance(value, list | tuple):
+        elif option == "jobs" and isinstance(value, list | tuple):
             names[option] = tuple(map(str, value))
         elif value is not None:
+            role = option.removeprefix("node_")
             raise InputError(
                 f"{role}: expected a path, a DataFrame or an object of ours, not {type(value).__name__}"
             )
-    return InMemoryInputs(**objects), names
+    return objects, names
 
 
 @contextmanager
@@ -225,7 +225,7 @@ def _again(policy: Policy) -> Callable[[], Policy]:
 
 @contextmanager
 def _watcher(*, progress: bool) -> Iterator[Watcher]:
-    class Warns(Silent):
+    class Warns(Watcher):
         def note(self, text: str) -> None:
             _log.warning("%s", text)
 
@@ -278,13 +278,6 @@ def load_example() -> Example:
 
 # What a keyword may leave out at its end.
 _UNITS = ("_s", "_gib")
-# Flags that are no options of a replay -> the arguments that do the same.
-_OTHERS = {
-    "--force": "force=True",
-    "--out": "out",
-    "--from": "begin",
-    "--to": "end",
-}
 
 
 def full_names(stated: Mapping[str, Any]) -> dict[str, Any]:
@@ -318,41 +311,33 @@ def full_names(stated: Mapping[str, Any]) -> dict[str, Any]:
     return flat
 
 
+# How errors call options here: `max_jobs`, `force=True`, where the command line has flags.
+_ARGUMENTS = {
+    "force": "force=True",
+    **{name: name for name in ("out", "begin", "end")},
+    **{
+        name: f"{name}={not field.negated}" if isinstance(field.check, Flag) else name
+        for name, field in FIELDS.items()
+    },
+}
+
+
 @contextmanager
 def arguments_named() -> Iterator[None]:
-    """Make the errors of a block speak of arguments, not of flags: `force=True`, not --force."""
-    try:
-        yield
-    except InputError as error:
-        error.what = in_python(error.what)
-        error.hint = None if error.hint is None else in_python(error.hint)
-        error.args = (str(error),)
-        raise
-
-
-def in_python(text: str) -> str:
-    """A message of the command line with the names of arguments.
+    """Make the errors of a block speak of arguments, not of flags.
 
     Examples
     --------
-    >>> in_python("-Tfwd: expected a number of seconds > 0, not -1; --no-u (--force replaces it)")
-    'tfwd_s: expected a number of seconds > 0, not -1; dedicated=False (force=True replaces it)'
+    >>> with arguments_named():
+    ...     Options(tfwd_s=-1)
+    Traceback (most recent call last):
+    bft.models.errors.InputError: tfwd_s: expected a number of seconds > 0 and at most 1e+09, not -1
     """
-    pattern, names = _flags()
-    return pattern.sub(lambda found: names[found[0]], text)
-
-
-@cache
-def _flags() -> tuple[re.Pattern[str], dict[str, str]]:
-    """A pattern for any flag, and the argument for each."""
-    names = dict(_OTHERS)
-    for name, field in FIELDS.items():
-        is_flag = isinstance(field.check, Flag)
-        argument = f"{name}={not field.negated}" if is_flag else name
-        names |= dict.fromkeys(field.flags, argument)
-    longest_first = sorted(names, key=len, reverse=True)
-    either = "|".join(map(re.escape, longest_first))
-    return re.compile(rf"(?<![\w-])(?:{either})(?![\w-])"), names
+    token = option_names.set(_ARGUMENTS)
+    try:
+        yield
+    finally:
+        option_names.reset(token)
 
 
 def ingest(

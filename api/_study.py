@@ -28,6 +28,7 @@ from bft.replay.studies.carry_out import carry_out, local
 from bft.replay.studies.comparison import Comparison as _Comparison
 from bft.replay.studies.comparison import compared, table_of
 from bft.replay.studies.study import Plan, Study, key_of
+from bft.replay.trace.trace_files import trace_from_frame
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -238,9 +239,10 @@ def _by_name(variants: Any) -> list[tuple[str | None, Any]]:
 def _inputs(study: Study, trace: Any, jobs: Any) -> dict[str, str]:
     """Options for trace and jobs; what is in memory is written to the study."""
     held, names = in_memory_inputs(trace, jobs, None)
-    whole = held.node_trace(0, sort=False)
-    if whole is not None:
-        names["node_trace"] = str(study.keep("trace", whole, write_trace))
-    if held.jobs is not None:
-        names["jobs"] = str(study.keep("jobs", held.jobs, write_jobs))
+    if isinstance(trace, pd.DataFrame):
+        held["node_trace"] = trace_from_frame(trace, source="(a DataFrame)")
+    if "node_trace" in held:
+        names["node_trace"] = str(study.keep("trace", held["node_trace"], write_trace))
+    if "jobs" in held:
+        names["jobs"] = str(study.keep("jobs", held["jobs"], write_jobs))
     return names

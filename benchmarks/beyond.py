@@ -29,7 +29,7 @@ from bft.models import JobTable, jobs_from_frame
 from bft.replay.cli.main import run
 from bft.replay.engine.loop import Replay
 from bft.replay.inputs.load import Inputs, load
-from bft.replay.inputs.notes import Silent
+from bft.replay.inputs.notes import Watcher
 from bft.replay.options.options import Options
 from bft.replay.results.bounds import Bounds, beside_bounds, bounds_of
 from bft.replay.results.metrics import summarise
@@ -237,7 +237,7 @@ def inputs_of(world: World) -> Inputs:
     """The nodes and jobs of a world."""
     if world.seed is not None:
         trace, jobs = generated(world.seed)
-        loaded = load(Options(), Silent())
+        loaded = load(Options(), Watcher())
         pool = replace(
             loaded.pools[0], trace=trace, jobs=jobs, positions=tuple(range(len(jobs)))
         )
@@ -255,7 +255,7 @@ def inputs_of(world: World) -> Inputs:
         scale_arrivals=world.spread,
         align_jobs=world.sacct is not None,
     )
-    loaded = load(options, Silent())
+    loaded = load(options, Watcher())
     pool = replace(loaded.pools[0], jobs=dearer(loaded.jobs, world.costs))
     return replace(loaded, pools=(pool,), jobs=pool.jobs)
 

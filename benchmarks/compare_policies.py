@@ -25,7 +25,7 @@ from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
 from bft.replay.inputs.load import Inputs, load
-from bft.replay.inputs.notes import Silent
+from bft.replay.inputs.notes import Watcher
 from bft.replay.options.options import Options
 from bft.replay.policies import policy_names
 from bft.replay.policies.registry import policy_type
@@ -97,7 +97,7 @@ def main() -> None:
 
 def measured(options: Options) -> list[str]:
     """Replay the jobs under a policy: cells of the table."""
-    inputs = load(options, Silent())
+    inputs = load(options, Watcher())
     outcome = replayed(inputs.pools[0].trace, options, inputs)
     dedicated = [
         replayed(trace, options, inputs) for trace in dedicated_traces(outcome)

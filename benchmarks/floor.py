@@ -22,7 +22,7 @@ from bft.milp.exact.dp import solve_exact
 from bft.models import Job, JobTable
 from bft.replay import MilpPolicy, NodeTrace, Options, Replay, Rules, SolverOptions
 from bft.replay.inputs.load import load
-from bft.replay.inputs.notes import Silent
+from bft.replay.inputs.notes import Watcher
 from bft.replay.trace.node_trace import SECOND_NS
 
 TFWD_S = 120.0
@@ -170,7 +170,7 @@ def main(rounds: int = 2) -> None:
         replay: Callable[[NodeTrace, JobTable], tuple[float, int]],
     ) -> tuple[float, float, int]:
         began = time.process_time()
-        inputs = load(Options(**log), Silent())
+        inputs = load(Options(**log), Watcher())
         work, decisions = replay(inputs.pools[0].trace, inputs.jobs)
         return time.process_time() - began, work, decisions
 

@@ -13,7 +13,7 @@ from bft.replay import MilpPolicy, Options, Replay
 from bft.replay.engine import units
 from bft.replay.engine.units import FreeList
 from bft.replay.inputs.load import load
-from bft.replay.inputs.notes import Silent
+from bft.replay.inputs.notes import Watcher
 from bft.replay.policies.solver import SolverOptions
 
 
@@ -50,7 +50,7 @@ def main() -> None:
     options = Options(
         node_trace=given.ndmap, job_bounds=given.bdfn, job_curves=given.scfn
     )
-    inputs = load(options, Silent())
+    inputs = load(options, Watcher())
     print("order              preemptions   lost to preemption    lost to rescaling")
     for label, order in (
         ("longest idle", FreeList),

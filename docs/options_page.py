@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 
-from bft.models.option_fields import SECTIONS, Condition, OptionField
+from bft.models.errors import naming_options
+from bft.models.option_fields import POLICY_KNOWS, SECTIONS, Condition, OptionField
 from bft.replay.policies.registry import BUILT_IN, policy_type
 
 _HEAD = (
@@ -59,10 +60,10 @@ def _idle(field: OptionField) -> Iterator[str]:
 
 
 def _where(field: OptionField, condition: Condition) -> str:
-    if condition.otherwise == "with --policy {policy}":
+    if condition.otherwise == POLICY_KNOWS.otherwise:
         runs = {
             name: SimpleNamespace(policy_type=policy_type(name)) for name in BUILT_IN
         }
         known = [name for name, run in runs.items() if condition.holds(run, field.name)]
         return f"with other policies than {', '.join(known)}"
-    return condition.otherwise.format(policy="NAME", backend="NAME")
+    return naming_options(condition.otherwise.format(policy="NAME", backend="NAME"))

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 def refuse_existing(output: str | Path, *, force: bool) -> None:
     """Raise InputError when a file exists and may not be replaced; called before the work."""
     if not force and Path(output).exists():
-        raise InputError("exists; --force replaces it", file=output)
+        raise InputError("exists; $force replaces it", file=output)
 
 
 def refuse_inputs(output: str | Path, inputs: Iterable[str]) -> None:

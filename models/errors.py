@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextvars import ContextVar
 from pathlib import Path
+from string import Template
 from typing import Final
 
 # Characters that a message keeps of what a user wrote: of a label such as a job's name, and of a sentence.
 MAX_LABEL: Final = 200
 MAX_SENTENCE: Final = 1_500
+
+
+# An error names an option as `$max_jobs`: on the command line that is its flag. `replay/options` adds its own.
+FLAGS: Final = {
+    "begin": "--from",
+    "end": "--to",
+    "force": "--force",
+    "out": "--out",
+    "skip_rows": "--skip-rows",
+    "sort": "--sort",
+    "trust_pickle": "--trust-pickle",
+}
+# What the caller calls them: flags, or arguments in Python.
+option_names: ContextVar[Mapping[str, str]] = ContextVar("options", default=FLAGS)
+
+
+def naming_options(text: str, names: Mapping[str, str] = FLAGS) -> str:
+    """Return a text with the names of the options to which it refers, as in `$max_jobs`."""
+    return Template(text).safe_substitute(names)
 
 
 def shortened(text: str, limit: int) -> str:
@@ -43,7 +65,7 @@ class InputError(ValueError):
     Parameters
     ----------
     what
-        What is invalid and what was expected, in one sentence without a full stop.
+        What is invalid and what was expected, in one sentence without a full stop; it names options as `$max_jobs`.
     file, row, column, job
         Where it is wrong, as far as known. `row` counts data rows from 1, as a text editor does
         after the header line.
@@ -66,13 +88,14 @@ class InputError(ValueError):
         job: str | None = None,
         hint: str | None = None,
     ) -> None:
+        names = option_names.get()
         self.what, self.file, self.row, self.column, self.job, self.hint = (
-            what,
+            naming_options(what, names),
             file,
             row,
             column,
             job,
-            hint,
+            None if hint is None else naming_options(hint, names),
         )
         super().__init__(str(self))
 

@@ -39,7 +39,8 @@ class Condition:
     holds
         Tells from the options, resolved, and the name of the option whether it is met.
     otherwise
-        The end of the sentence "--option has no effect ..."; names of options in braces stand for their values.
+        The end of the sentence "--option has no effect ..."; it names options as `$policy`, and their values as
+        `{policy}`.
     refused
         Whether stating the option is an error where the condition is not met, rather than worth a note.
     """
@@ -51,7 +52,7 @@ class Condition:
 
 # For options that only a policy uses: it has a field of that name.
 POLICY_KNOWS = Condition(
-    lambda run, name: name in run.policy_type.settings, "with --policy {policy}"
+    lambda run, name: name in run.policy_type.settings, "with $policy {policy}"
 )
 
 
@@ -119,8 +120,8 @@ class OptionField:
         return f"{self.help} [{self.shown}]" if self.shown else self.help
 
     def checked(self, value: Any) -> Any:
-        """Return a value in its plain form; InputError, which names the flag, when it is not allowed."""
-        return checked(self.flag, self.check, value)
+        """Return a value in its plain form; InputError, which names the option, when it is not allowed."""
+        return checked(f"${self.name}", self.check, value)
 
 
 def option(

@@ -280,7 +280,7 @@ def _read_pickle(stream: BinaryIO, file: str) -> pd.DataFrame:
             raise InputError(
                 "is a pickle and none of the published ones: opening it runs any program that is in it",
                 file=file,
-                hint="add --trust-pickle if you trust whoever made it",
+                hint="add $trust_pickle if you trust whoever made it",
             )
     try:
         frame = pd.read_pickle(content)  # noqa: S301 - on the user's word  # nosec B301

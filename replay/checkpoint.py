@@ -13,14 +13,13 @@ import hashlib
 import json
 import logging
 import os
-import re
 import shutil
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 from zipfile import ZipFile
 
 from bft.models import InputError
@@ -85,24 +84,18 @@ class Checkpoint:
                 content = json.loads(archive.read(STATE))
                 if content["run"] != self._key:
                     what = "is the checkpoint of a run with other input, options or versions"
-                    hint = "remove it to begin anew, or choose another --out"
+                    hint = "remove it to begin anew, or choose another $out"
                     raise InputError(what, file=self.path, hint=hint)
+                names = archive.namelist()
                 for name, table in replay.tables.items():
-                    parts = [
-                        part
-                        for part in archive.namelist()
-                        if part.startswith(f"{name}/")
-                    ]
+                    parts = (part for part in names if part.startswith(f"{name}/"))
                     table.restore(map(archive.read, parts))
                 replay.restore(content["state"])
         except (InputError, PolicyError):
             raise
-        except OSError as error:
-            what = f"cannot be read as a checkpoint: {error.strerror}"
-            raise InputError(what, file=self.path) from error
         except Exception as error:
             what = f"is no checkpoint of ours, or a damaged one ({type(error).__name__}: {error})"
-            hint = "look at it before you remove it, or choose another --out"
+            hint = "look at it before you remove it, or choose another $out"
             raise InputError(what, file=self.path, hint=hint) from error
         return True
 
@@ -120,15 +113,16 @@ class Checkpoint:
         """
         self._saved = time.monotonic()
         content = {"run": self._key, "state": replay.state()}
-        text = json.dumps(content, default=lambda number: number.item())
-        draft = hidden(self.path, DRAFT, uuid4().hex[:8])
+        # Nobody else writes here, see `claimed`.
+        draft = _draft(self.path)
         try:
-            with draft.open("xb") as file:
-                with ZipFile(file, "w") as archive:
-                    archive.writestr(STATE, text)
-                    for name, table in replay.tables.items():
-                        for number, part in enumerate(table.saved()):
-                            archive.writestr(f"{name}/{number}.parquet", part)
+            with draft.open("wb") as file, ZipFile(file, "w") as archive:
+                text = json.dumps(content, default=lambda number: number.item())
+                archive.writestr(STATE, text)
+                for name, table in replay.tables.items():
+                    for number, part in enumerate(table.saved()):
+                        archive.writestr(f"{name}/{number}.parquet", part)
+                archive.close()
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(self.path)
@@ -139,9 +133,9 @@ class Checkpoint:
             draft.unlink(missing_ok=True)
         logger.info("checkpoint written: %s", self.path)
 
-    def remove(self) -> None:
-        """Remove the file: the run has come to its end."""
-        self.path.unlink(missing_ok=True)
+
+def _draft(path: Path) -> Path:
+    return path.with_name(f".{path.name}.draft")
 
 
 @contextmanager
@@ -159,21 +153,37 @@ def claimed(folder: Path) -> Iterator[list[str]]:
     check_writable(folder, force=True)
     target = folder.resolve()
     missing = [path for path in target.parents if not path.exists()]
+    lock = target.with_name(f".{target.name}.lock")
     with ExitStack() as stack:
         try:
             stack.callback(_remove_empty, missing)
             target.parent.mkdir(parents=True, exist_ok=True)
-            exclusive = stack.enter_context(
-                _locked(target.with_name(f".{target.name}.lock"))
-            )
+            file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            stack.callback(os.close, file)
+            exclusive = _locked(file, lock)
         except BlockingIOError as error:
             raise InputError(
-                "another replay is writing here; wait for its end or choose another --out",
+                "another replay is writing here; wait for its end or choose another $out",
                 file=folder,
             ) from error
         except OSError as error:
             raise cannot_write(target.parent, error) from error
+        # Before it is unlocked: a process that has opened it meanwhile sees that it is gone.
+        stack.callback(lock.unlink, missing_ok=True)
         yield _mend(target) if exclusive else []
+
+
+def _locked(file: int, path: Path) -> bool:
+    """Lock an open file; False on some network file systems. Raises BlockingIOError when another process holds it."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return False
+    if not path.exists() or not os.path.samestat(os.fstat(file), path.stat()):
+        raise BlockingIOError  # its holder has removed it, and is about to end
+    return True
 
 
 def mended(folder: Path) -> list[str]:
@@ -190,9 +200,8 @@ def _mend(folder: Path) -> list[str]:
     notes = []
     for mark in _marks(folder, OLD):
         old, draft = hidden(folder, OLD, mark), hidden(folder, DRAFT, mark)
-        if (
-            not folder.exists()
-        ):  # killed between the two renames, the draft being complete
+        if not folder.exists():
+            # Killed between the two renames, the draft being complete.
             (draft if draft.exists() else old).rename(folder)
             notes.append(
                 f"{folder.name} is back: a replay with --force was killed while it was putting it in place"
@@ -202,56 +211,17 @@ def _mend(folder: Path) -> list[str]:
     for mark in _marks(folder, DRAFT):
         if not hidden(folder, OLD, mark).exists():
             shutil.rmtree(hidden(folder, DRAFT, mark))
-    saved = checkpoint_path(folder)
-    for mark in _marks(saved, DRAFT):
-        hidden(saved, DRAFT, mark).unlink()
+    _draft(checkpoint_path(folder)).unlink(missing_ok=True)
     return notes
 
 
 def _marks(path: Path, kind: str) -> list[str]:
     """Marks of the hidden files of a kind beside `path`."""
-    ours = re.compile(rf"\.{re.escape(path.name)}\.{kind}-(\w{{8}})")
-    names = os.listdir(path.parent) if path.parent.is_dir() else []  # noqa: PTH208 - names are all we need
-    return sorted(match[1] for name in names if (match := ours.fullmatch(name)))
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[bool]:
-    """Hold a lock on the file `path` while the block runs; it is made, and removed at the end.
-
-    Yields False where the file system has no locks: then nothing is held. Raises BlockingIOError when another process
-    holds it.
-    """
-    file, exclusive = _open_locked(path)
-    try:
-        yield exclusive
-    finally:
-        path.unlink(
-            missing_ok=True
-        )  # before unlocking: a process that opened it meanwhile sees that it is gone
-        os.close(file)
-
-
-def _open_locked(path: Path) -> tuple[int, bool]:
-    while True:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if os.path.samestat(os.fstat(file), path.stat()):
-                return file, True
-        except (
-            FileNotFoundError
-        ):  # its holder ended between our opening and our locking
-            pass
-        except BlockingIOError:
-            os.close(file)
-            raise
-        except OSError:  # some network file systems
-            return file, False
-        os.close(file)
+    found = path.parent.glob(hidden(Path(escape(path.name)), kind, "?" * 8).name)
+    return sorted(file.name[-8:] for file in found)
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:
-    for folder in folders:  # deepest first
-        with suppress(OSError):
+    with suppress(OSError):
+        for folder in folders:  # deepest first
             folder.rmdir()

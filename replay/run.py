@@ -17,13 +17,14 @@ import numpy as np
 
 from bft.milp.backends.process import DIED
 from bft.models import InputError, JobTable, write_parquet
+from bft.models.tables import trusting_pickles
 from bft.replay.checkpoint import Checkpoint, checkpoint_path, claimed
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.policy_api import PolicyCall
-from bft.replay.inputs.files import Files, InMemoryInputs
+from bft.replay.inputs.files import Files, InMemory
 from bft.replay.inputs.load import Inputs, load
-from bft.replay.inputs.notes import Notes, Silent, Watcher
+from bft.replay.inputs.notes import Notes, Watcher
 from bft.replay.inputs.shaping import MAX_NAMED, cap_all
 from bft.replay.options.options import Options
 from bft.replay.options.presets import PRESETS
@@ -54,7 +55,7 @@ def execute(
     watcher: Watcher | None = None,
     should_stop: Callable[[], bool] | None = None,
     checkpoint_every_s: float | None = None,
-    in_memory: InMemoryInputs = InMemoryInputs(),
+    in_memory: InMemory | None = None,
     files: Files | None = None,
     tables: bool = True,
 ) -> dict[str, Any]:
@@ -76,7 +77,7 @@ def execute(
         Save the state so often (wall time) beside `folder`, and begin from what is saved there; None: do neither. The
         part that an interrupted run has left in `folder` gives way to what becomes of its checkpoint.
     in_memory
-        Objects that take the place of files.
+        Objects that take the place of files, by the option that would name the file: `node_trace`, `jobs`, `xi`.
     files
         Reads the inputs; several runs of a process can share one, which caches files.
     tables
@@ -103,9 +104,9 @@ def execute(
     >>> summary["options"]["policy"], summary["metrics"]["jobs"]
     ('fifo', 60)
     """
-    folder, watcher = Path(folder), watcher or Silent()
+    folder, watcher = Path(folder), watcher or Watcher()
     notes = Notes(watcher)
-    with claimed(folder) as put_in_place:
+    with claimed(folder) as put_in_place, trusting_pickles(options.trust_pickle):
         for text in put_in_place:
             watcher.note(text)
         saved = checkpoint_path(folder)
@@ -115,15 +116,18 @@ def execute(
             and results.is_interrupted(folder)
         )
         results.check_writable(folder, force=force or resumes)
-        clock = {"started_at": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())}
+        started_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         began = time.perf_counter()
         for note in options.notes():  # and errors: before anything is read
             notes.note(note)
         inputs = load(options, notes, in_memory, files)
-        timing: dict[str, Any] = {"load_s": time.perf_counter() - began}
-        run = _Run(options, inputs, watcher, notes, should_stop, timing)
+        timing: dict[str, Any] = {
+            "started_at": started_at,
+            "load_s": time.perf_counter() - began,
+        }
+        spill = results.existing(folder.parent)
+        run = Run(options, inputs, watcher, notes, should_stop, timing, spill)
         configuration = _summary(run)
-        checkpoint = None
         if checkpoint_every_s is not None:
             if len(inputs.pools) > 1:
                 watcher.note(
@@ -134,19 +138,15 @@ def execute(
                     "--compat reference knows no --checkpoint-every: without effect"
                 )
             else:
-                checkpoint = Checkpoint(saved, configuration, checkpoint_every_s)
+                run.checkpoint = Checkpoint(saved, configuration, checkpoint_every_s)
         if resumes and not force:
             # Only a part of this very run gives way to its continuation.
             same = {
                 key: configuration[key] for key in ("options", "inputs", "versions")
             }
-            force = checkpoint is not None and results.is_interrupted(folder, same)
+            force = run.checkpoint is not None and results.is_interrupted(folder, same)
             results.check_writable(folder, force=force)
-        write = (
-            _replay_reference(run)
-            if options.published
-            else _replay(run, checkpoint, results.existing(folder.parent))
-        )
+        write = _replay_reference(run) if options.published else _replay(run)
         # Only now, so that a replay that is killed leaves nothing but its checkpoint and the name of its lock.
         with results.run_directory(folder, force=force) as draft:
             if tables:
@@ -159,9 +159,9 @@ def execute(
                 "python": platform.python_version(),
                 "system": platform.platform(),
             }
-            results.write_json(draft / results.TIMING, clock | timing)
-        if checkpoint is not None and not run.metrics["interrupted"]:
-            checkpoint.remove()
+            results.write_json(draft / results.TIMING, timing)
+        if run.checkpoint is not None and not run.metrics["interrupted"]:
+            run.checkpoint.path.unlink(missing_ok=True)
     if run.failed is not None:
         raise PolicyError(
             f"{run.failed}; what was replayed before is kept in {folder} and marked"
@@ -169,8 +169,17 @@ def execute(
     return summary
 
 
+def bounds_by(options: Options, watcher: Watcher) -> tuple[Bounds, Inputs]:
+    """Bounds for any policy on the inputs that the options name, and these inputs."""
+    with trusting_pickles(options.trust_pickle):
+        inputs = load(options, Notes(watcher))
+    # Whom deadlines refuse depends on the policy.
+    refused = None if options.rules.admission == "deadline" else ()
+    return bounds_for(options, inputs, inputs.pools, refused), inputs
+
+
 @dataclass
-class _Run:
+class Run:
     """A run under way: what it replays, and what has come of it so far.
 
     Parameters
@@ -179,6 +188,10 @@ class _Run:
         As for `execute`.
     timing
         Wall-clock figures.
+    spill
+        Folder for what does not fit into memory.
+    checkpoint
+        Of the first replay, if there is one.
     metrics
         The metrics of summary.json.
     pools
@@ -187,8 +200,12 @@ class _Run:
         Whether a stage on further nodes came before.
     outcome
         The outcome of all pools.
+    dedicated
+        The outcomes on dedicated nodes, for U.
     policies
         The policies that replayed the pools.
+    stopped
+        Whether somebody asked to stop before the end.
     failed
         The failure of a policy; after it nothing more is replayed.
     """
@@ -199,11 +216,15 @@ class _Run:
     notes: Notes
     should_stop: Callable[[], bool] | None
     timing: dict[str, Any]
+    spill: Path
+    checkpoint: Checkpoint | None = None
     metrics: dict[str, Any] = field(default_factory=dict)
     pools: Sequence[Pool] = ()
     staged: bool = False
     outcome: Outcome = field(init=False)
+    dedicated: Sequence[Outcome] = ()
     policies: list[Policy] = field(default_factory=list)
+    stopped: bool = False
     failed: PolicyError | None = None
 
     @property
@@ -211,22 +232,10 @@ class _Run:
         """Whether units are of several kinds."""
         return any(pool.trace.kinds for pool in self.pools)
 
-    def stopped(self) -> bool:
-        """Whether nothing more is replayed."""
-        asked = self.should_stop is not None and self.should_stop()
-        return asked or self.failed is not None
-
-    def replay(
-        self,
-        name: str,
-        pool: Pool,
-        spill: Path,
-        checkpoint: Checkpoint | None = None,
-        *,
-        dedicated: bool = False,
-    ) -> Outcome:
+    def replay(self, name: str, pool: Pool, *, dedicated: bool = False) -> Outcome:
         """Replay a pool's jobs under the policy of the options, as far as it comes."""
         watcher, rules = self.watcher, self.options.rules
+        checkpoint = None if dedicated else self.checkpoint
         watcher.stage(name, pool.trace.start, pool.trace.end)
         began = time.perf_counter()
         policy = self.options.make_policy(self.inputs.interference)
@@ -243,7 +252,7 @@ class _Run:
             self.options.make_workload(),
             pool.outlook,
         )
-        replay.spill_to(spill)
+        replay.spill_to(self.spill)
         if checkpoint is not None and checkpoint.resume(replay):
             watcher.note(
                 f"resumed from {checkpoint.path.name} after {replay.ledger.decisions} decisions"
@@ -261,12 +270,14 @@ class _Run:
             watcher.at(now, replay.ledger.decisions)
             save(due=True)
 
+        def stop() -> bool:
+            asked = self.should_stop is not None and self.should_stop()
+            return asked or self.failed is not None
+
         try:
             # Saved at the end too: the replay for U and the writing, which follow, may be interrupted or killed.
             outcome = replay.run(
-                on_step=on_step,
-                should_stop=self.stopped,
-                before_close=lambda: save(due=False),
+                on_step=on_step, should_stop=stop, before_close=lambda: save(due=False)
             )
         except PolicyError as error:
             self.failed = error
@@ -277,45 +288,33 @@ class _Run:
         return outcome
 
 
-Write = Callable[[Path], None]
-"""Writes tables into a folder."""
-
-
-def _replay(run: _Run, checkpoint: Checkpoint | None, spill: Path) -> Write:
+def _replay(run: Run) -> Callable[[Path], None]:
     """Replay, and compute the metrics; return what writes the tables."""
-    options, inputs = run.options, run.inputs
-    stage, jobs, run.pools = _stage_before(options, inputs)
-    run.staged, several = stage is not None, len(run.pools) > 1
-    if options.workload is not None and (run.staged or several):
+    options = run.options
+    stage, jobs, run.pools = _stage_before(options, run.inputs)
+    run.staged = stage is not None
+    if options.workload is not None and (run.staged or len(run.pools) > 1):
         what = (
-            f"--policy {options.policy}, which profiles jobs first"
+            f"$policy {options.policy}, which profiles jobs first"
             if run.staged
             else "several virtual clusters"
         )
         raise InputError(
-            f"--workload needs all jobs on one machine from the start; it does not go with {what}"
+            f"$workload needs all jobs on one machine from the start; it does not go with {what}"
         )
-    # A checkpoint has one replay; with several virtual clusters, each replay is short.
     outcomes = [
-        run.replay(
-            f"replay of {pool.name}" if pool.name else "replay",
-            pool,
-            spill,
-            None if several else checkpoint,
-        )
+        run.replay(f"replay of {pool.name}" if pool.name else "replay", pool)
         for pool in run.pools
     ]
     merged = merge(run.pools, outcomes, jobs) if run.pools else None
-    done = stage.joined(merged) if stage is not None else merged
+    done = merged if stage is None else stage.joined(merged)
     if done is None:
-        raise InputError("the job table is empty", file=inputs.jobs.source or None)
-    run.outcome = done
-    run.timing["decision_s"] = _decision_times(done)
-    dedicated, stopped = _on_dedicated_nodes(run, jobs, spill)
-    run.metrics |= {**summarise(done, dedicated), "interrupted": stopped}
-    for keys, contribution in _CONTRIBUTIONS:
-        found = contribution(run)
-        run.metrics |= {key: found[key] for key in keys if found.get(key, {}) != {}}
+        raise InputError("the job table is empty", file=run.inputs.jobs.source or None)
+    run.outcome, run.stopped = done, done.interrupted
+    run.timing["decision_s"] = decision_times(done)
+    _replay_on_dedicated_nodes(run, jobs)
+    for contribution in CONTRIBUTORS:
+        run.metrics |= contribution(run)
 
     def write(draft: Path) -> None:
         write_outcome(draft, done)
@@ -325,25 +324,46 @@ def _replay(run: _Run, checkpoint: Checkpoint | None, spill: Path) -> Write:
     return write
 
 
-def _on_dedicated_nodes(
-    run: _Run, jobs: JobTable, spill: Path
-) -> tuple[list[Outcome], bool]:
-    """Replay the jobs on dedicated nodes, for U; return outcomes, and whether a replay was stopped."""
-    stopped, options = run.outcome.interrupted, run.options
-    reasons = {
-        "several kinds of units: as many dedicated nodes could be of any kinds": run.of_kinds,
-        "a schedule: it names units of this machine, which dedicated nodes are not": any(
-            policy.name == "schedule" for policy in run.policies
-        ),
-    }
-    why = next((what for what, holds in reasons.items() if holds), None)
-    if options.dedicated and why is not None:
+def _stage_before(
+    options: Options, inputs: Inputs
+) -> tuple[Stage | None, JobTable, Sequence[Pool]]:
+    """Run the stage of a policy before the pools; return it, the jobs that are left, and their pools."""
+    policy = options.make_policy(inputs.interference)
+    jobs, pools = inputs.jobs, inputs.pools
+    if isinstance(policy, Prepares):
+        with PolicyCall(options.policy, policy, under_way=False):
+            jobs = policy.prepare(jobs)
+        pools = tuple(pool.of(jobs) for pool in pools)
+    if options.cluster is None or not isinstance(policy, StagesBefore):
+        return None, jobs, pools
+    with PolicyCall(options.policy, policy, under_way=False):
+        stage = policy.stage_before(
+            jobs,
+            start_ns=min(pool.trace.start for pool in pools),
+            end_ns=max(pool.trace.end for pool in pools),
+            units_per_node=pools[0].trace.units_per_node,
+        )
+    if stage is None:
+        return None, jobs, pools
+    return stage, stage.jobs, cluster_pools(options.cluster, stage.jobs)
+
+
+def _replay_on_dedicated_nodes(run: Run, jobs: JobTable) -> None:
+    """Replay the jobs on dedicated nodes, for U."""
+    options, why = run.options, ""
+    if any(policy.name == "schedule" for policy in run.policies):
+        why = (
+            "a schedule: it names units of this machine, which dedicated nodes are not"
+        )
+    if run.of_kinds:
+        why = "several kinds of units: as many dedicated nodes could be of any kinds"
+    if options.dedicated and why:
         run.notes.note(f"U is not computed for {why}")
     # A fixed cluster is dedicated: it would be compared with itself.
-    compared = options.dedicated and why is None and options.cluster is None
-    if not compared or stopped:
-        return [], stopped
-    dedicated: list[Outcome] = []
+    compared = options.dedicated and not why and options.cluster is None
+    if not compared or run.stopped:
+        return
+    done: list[Outcome] = []
     rigid, never_run = options.kind.rigid, run.inputs.never_run
     for trace in dedicated_traces(run.outcome):
         nodes = len(trace.nodes)
@@ -353,17 +373,36 @@ def _on_dedicated_nodes(
                 f"for U, {too_large} jobs that need more than the {nodes} dedicated nodes run on all of them"
             )
         name = f"{nodes} dedicated node{'s' * (nodes != 1)}, for U"
-        result = run.replay(name, pool, spill, dedicated=True)
+        result = run.replay(name, pool, dedicated=True)
         if result.interrupted:  # U of a part means nothing
-            return [], True
-        dedicated.append(result)
-    return dedicated, False
+            run.stopped = True
+            return
+        done.append(result)
+    run.dedicated = done
 
 
-# --- what a run adds to the metrics of `summarise` ----------------------------------------------------------------
+# --- what a run adds to the metrics of summary.json, and the notes on it ----------------------------------------------
 
 
-def _host_jobs(run: _Run) -> dict[str, Any]:
+def _replayed(run: Run) -> dict[str, Any]:
+    o = run.options
+    rates: dict[str, Any] = {
+        "node_watts": o.node_watts,
+        "price_per_node_hour": o.price_per_node_hour,
+        "co2_per_kwh": o.co2_per_kwh,
+    }
+    found = {
+        "search": search_metrics(run.outcome),
+        "costs": costs(run.outcome, **rates),
+    }
+    return {
+        **summarise(run.outcome, run.dedicated),
+        "interrupted": run.stopped,
+        **{name: figures for name, figures in found.items() if figures},
+    }
+
+
+def _host_jobs(run: Run) -> dict[str, Any]:
     """What harvesting costs the machine's own jobs, with notes; nothing for fixed clusters."""
     options, outcome, rules = run.options, run.outcome, run.options.rules
     if outcome.host is None or options.cluster is not None or outcome.trace.by_unit:
@@ -386,7 +425,7 @@ def _host_jobs(run: _Run) -> dict[str, Any]:
     return {"host": figures}
 
 
-def _admitted(run: _Run) -> dict[str, Any]:
+def _admitted(run: Run) -> dict[str, Any]:
     """How many jobs with deadlines came, and which were refused; with a note."""
     if run.options.rules.admission != "deadline":
         return {}
@@ -405,22 +444,7 @@ def _admitted(run: _Run) -> dict[str, Any]:
     return {"admission": {"with_deadlines": len(came), "refused": refused}}
 
 
-def _searched(run: _Run) -> dict[str, Any]:
-    return {"search": search_metrics(run.outcome) or {}}
-
-
-def _costs(run: _Run) -> dict[str, Any]:
-    o = run.options
-    figures = costs(
-        run.outcome,
-        node_watts=o.node_watts,
-        price_per_node_hour=o.price_per_node_hour,
-        co2_per_kwh=o.co2_per_kwh,
-    )
-    return {"costs": figures}
-
-
-def _bound(run: _Run) -> dict[str, Any]:
+def _bound(run: Run) -> dict[str, Any]:
     """The bound that no policy exceeds, and the share of it."""
     if run.staged:
         policy = run.options.policy
@@ -429,11 +453,11 @@ def _bound(run: _Run) -> dict[str, Any]:
         )
     else:
         refused = [each.job.name for each in Census.of(run.outcome).group("refused")]
-        bounds = _bounds(run.options, run.inputs, run.pools, refused)
+        bounds = bounds_for(run.options, run.inputs, run.pools, refused)
     return beside_bounds(run.outcome, bounds)
 
 
-def _advised(run: _Run) -> dict[str, Any]:
+def _advised(run: Run) -> dict[str, Any]:
     """What to set where much of the bound is left; None where nothing is, or where no option is known to help.
 
     With the default policy a note says what it was lost to.
@@ -446,8 +470,8 @@ def _advised(run: _Run) -> dict[str, Any]:
     if share is None or share >= 1 - MUCH_LEFT or run.of_kinds:
         return {"advised": None}
     if options.policy != "milp":
-        may = options.cluster is None and options.xi is None
-        return {"advised": f"--policy milp {BEST}" if may else None}
+        fits = options.cluster is None and options.xi is None
+        return {"advised": f"--policy milp {BEST}" if fits else None}
     # The backend changes no result.
     best = PRESETS["best"].items() - {("backend", PRESETS["best"]["backend"])}
     is_best = best <= options.flat().items()
@@ -460,14 +484,14 @@ def _advised(run: _Run) -> dict[str, Any]:
     return {"advised": what}
 
 
-def _failures(run: _Run) -> dict[str, Any]:
+def _failures(run: Run) -> dict[str, Any]:
     """Why the policy failed, and how often a solver died."""
     deaths = int(run.outcome.steps["note"].str.contains(DIED, regex=False).sum())
     failed = {} if run.failed is None else {"policy_error": str(run.failed)}
     return failed | ({"solver_deaths": deaths} if deaths else {})
 
 
-def _verified(run: _Run) -> dict[str, Any]:
+def _verified(run: Run) -> dict[str, Any]:
     """How many answers of a solver were checked, and how many were invalid."""
     by_milp = [policy for policy in run.policies if isinstance(policy, MilpPolicy)]
     checked = [policy for policy in by_milp if policy.solver.verify or policy.verified]
@@ -479,33 +503,13 @@ def _verified(run: _Run) -> dict[str, Any]:
     }
 
 
-# Keys of the metrics in summary.json beside those of `summarise`, and what computes them; an empty one is left out.
-_CONTRIBUTIONS: tuple[tuple[tuple[str, ...], Callable[[_Run], dict[str, Any]]], ...] = (
-    (("host",), _host_jobs),
-    (("admission",), _admitted),
-    (("search",), _searched),
-    (("costs",), _costs),
-    (("bound", "share_of_bound", "bounds", "jct_to_end_mean_s"), _bound),
-    (("advised",), _advised),
-    (("policy_error", "solver_deaths"), _failures),
-    (("verified", "verify_mismatches"), _verified),
-)
-
-
-def bounds_by(options: Options, watcher: Watcher) -> tuple[Bounds, Inputs]:
-    """Bounds for any policy on the inputs that the options name, and these inputs."""
-    inputs = load(options, Notes(watcher))
-    # Whom deadlines refuse depends on the policy.
-    refused = None if options.rules.admission == "deadline" else ()
-    return _bounds(options, inputs, inputs.pools, refused), inputs
-
-
-def _bounds(
+def bounds_for(
     options: Options,
     inputs: Inputs,
     pools: Sequence[Pool],
     refused: Sequence[str] | None,
 ) -> Bounds:
+    """Return bounds for any policy; `refused` are the jobs that deadlines keep out, None where that is not known."""
     if options.workload is not None:
         return Bounds(
             why_none="no bound is known: which jobs --workload submits and stops depends on what is decided"
@@ -514,31 +518,41 @@ def _bounds(
     return bounds_of(worlds, inputs.interference, inputs.never_run, refused)
 
 
-def _stage_before(
-    options: Options, inputs: Inputs
-) -> tuple[Stage | None, JobTable, Sequence[Pool]]:
-    """Run the stage of a policy before the pools; return it, the jobs that are left, and their pools."""
-    policy = options.make_policy(inputs.interference)
-    jobs, pools = inputs.jobs, inputs.pools
-    if isinstance(policy, Prepares):
-        with PolicyCall(options.policy, policy, under_way=False):
-            jobs = policy.prepare(jobs)
-        pools = tuple(pool.of(jobs) for pool in pools)
-    stage = None
-    if options.cluster is not None and isinstance(policy, StagesBefore):
-        with PolicyCall(options.policy, policy, under_way=False):
-            stage = policy.stage_before(
-                jobs,
-                start_ns=min(pool.trace.start for pool in pools),
-                end_ns=max(pool.trace.end for pool in pools),
-                units_per_node=pools[0].trace.units_per_node,
-            )
-        if stage is not None:
-            jobs, pools = stage.jobs, tuple(cluster_pools(options.cluster, stage.jobs))
-    return stage, jobs, pools
+# In their order: what computes the metrics of summary.json, and which.
+CONTRIBUTORS: tuple[Callable[[Run], dict[str, Any]], ...] = (
+    _replayed,  # those of `summarise`, interrupted, search, costs
+    _host_jobs,  # host
+    _admitted,  # admission
+    _bound,  # bound, share_of_bound, bounds, jct_to_end_mean_s
+    _advised,  # advised, from share_of_bound
+    _failures,  # policy_error, solver_deaths
+    _verified,  # verified, verify_mismatches
+)
 
 
-def _replay_reference(run: _Run) -> Write:
+# Of the time that decisions took: enough of them to draw its distribution.
+_QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
+
+
+def decision_times(outcome: Outcome) -> dict[str, Any]:
+    """Return how long the decisions took, seconds, for timing.json."""
+    seconds = outcome.decision_seconds
+    if not len(seconds):
+        return {"count": 0}
+    median, p99, largest = np.percentile(seconds, (50, 99, 100)).tolist()
+    quantiles = np.quantile(seconds, np.array(_QUANTILES)).tolist()
+    return {
+        "count": len(seconds),
+        "sum": float(seconds.sum()),
+        "mean": float(seconds.mean()),
+        "median": median,
+        "p99": p99,
+        "max": largest,
+        "quantiles": dict(zip(map(str, _QUANTILES), quantiles, strict=True)),
+    }
+
+
+def _replay_reference(run: Run) -> Callable[[Path], None]:
     """Replay as published; return what writes the tables."""
     options, jobs, trace = run.options, run.inputs.jobs, run.inputs.pools[0].trace
     run.watcher.stage("replay as published", trace.start, trace.end)
@@ -578,28 +592,7 @@ def _replay_reference(run: _Run) -> Write:
     return write
 
 
-# Of the time that decisions took: enough of them to draw its distribution.
-_QUANTILES = (0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999, 1.0)
-
-
-def _decision_times(outcome: Outcome) -> dict[str, Any]:
-    seconds = outcome.decision_seconds
-    if not len(seconds):
-        return {"count": 0}
-    median, p99, largest = np.percentile(seconds, (50, 99, 100)).tolist()
-    quantiles = np.quantile(seconds, np.array(_QUANTILES)).tolist()
-    return {
-        "count": len(seconds),
-        "sum": float(seconds.sum()),
-        "mean": float(seconds.mean()),
-        "median": median,
-        "p99": p99,
-        "max": largest,
-        "quantiles": dict(zip(map(str, _QUANTILES), quantiles, strict=True)),
-    }
-
-
-def _summary(run: _Run) -> dict[str, Any]:
+def _summary(run: Run) -> dict[str, Any]:
     """Make the summary without wall-clock times: the same input and options give the same bytes."""
     options, inputs = run.options, run.inputs
     return {

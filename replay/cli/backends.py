@@ -7,7 +7,8 @@ from dataclasses import asdict
 
 import click
 
-from bft.replay.cli.parameters import Command, json_option
+from bft.replay.cli.groups import Command
+from bft.replay.cli.parameters import json_option
 
 
 @click.command(cls=Command)

@@ -11,7 +11,7 @@ import click
 
 from bft.models.option_fields import INPUT, JOBS, POLICY_KNOWS, SHARING, OptionField
 from bft.replay.cli.parameters import (
-    NamesWholeOption,
+    TableCommand,
     json_option,
     option,
     stated_options,
@@ -33,7 +33,7 @@ _of_bounds = {name: field for name, field in FIELDS.items() if _limits_bounds(fi
 bound_options = together(*map(option, _of_bounds.values()))
 
 
-@click.command(cls=NamesWholeOption)
+@click.command(cls=TableCommand)
 @bound_options
 @json_option("Write the bounds as JSON.")
 def bound(as_json: bool, **given: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,13 +17,12 @@ from bft.replay.cli.frames import (
     figure_options,
     records,
     show_table,
-    show_text,
     write_frame,
     write_into,
 )
 from bft.replay.cli.main import EXIT_DEGRADED
-from bft.replay.cli.messages import say_note, say_warning
-from bft.replay.cli.parameters import NamesWholeOption, parameter_name
+from bft.replay.cli.messages import fitted, say_note, say_warning
+from bft.replay.cli.parameters import TableCommand, parameter_name
 from bft.replay.cli.study_options import (
     plan_of,
     plan_options,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from bft.replay.studies.comparison import Comparison
 
 
-@click.command(cls=NamesWholeOption)
+@click.command(cls=TableCommand)
 @click.argument("runs", nargs=-1, metavar="[RUN]...")
 @plan_options
 @worker_options
@@ -132,10 +132,10 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
         click.echo(as_json(document))
     else:
         for caution in cautions:
-            show_text(f"{caution}.")
+            click.echo(fitted(f"{caution}.", sys.stdout))
         show_table(titles, rows, names=1 if given["split"] is None else 2)
         for sentence in sentences:
-            show_text(f"{sentence}.")
+            click.echo(fitted(f"{sentence}.", sys.stdout))
         if comparison.finishes is not None:
             click.echo("\nFinished (UTC):")
             show_table(["", *comparison.finishes], finish_cells(comparison.finishes))

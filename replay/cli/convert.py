@@ -9,13 +9,13 @@ import click
 from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
 from bft.replay.cli.messages import say_note
-from bft.replay.cli.parameters import NamesWholeOption, force_option, output_option
+from bft.replay.cli.parameters import TableCommand, force_option, output_option
 
 JOB_MARKS = {"Jmin", "Jmax", "Pmax"}
 CURVE_MARKS = {"Ns", "Ps"}
 
 
-@click.command(cls=NamesWholeOption)
+@click.command(cls=TableCommand)
 @click.argument("sources", metavar="FILE [FILE]", nargs=-1, required=True)
 @output_option("Target: .parquet or .csv (jobs: .jsonl too).")
 @click.option(

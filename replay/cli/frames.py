@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 import textwrap
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
+# Characters of a name in one line above a column.
+MAX_NAME = 16
 SUFFIXES = (".csv", ".parquet", ".json", ".md")
 Rows = Sequence[Sequence[str]]
 
@@ -92,31 +95,17 @@ def show_table(titles: Sequence[str], rows: Rows, names: int = 1) -> None:
         Number of first columns that name a row; numbers stand in the others.
     """
     rows = [[printable(cell) for cell in row] for row in rows]
-    if not sys.stdout.isatty():
-        for line in _in_columns(titles, rows, names):
-            click.echo("  ".join(line).rstrip())
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console()
-    for line in table_lines(titles, rows, names, console.width):
-        text = Text()
-        for place, cell in enumerate(line):
-            best = cell.rstrip().endswith("*")
-            text.append(("  " if place else "") + cell, "bold green" if best else "")
-        text.rstrip()
-        console.print(text, soft_wrap=True)
-
-
-def show_text(text: str) -> None:
-    """Print a text, whose lines break between words on a terminal."""
+    lines = _in_columns(titles, rows, names)
     if sys.stdout.isatty():
-        width = shutil.get_terminal_size().columns
-        text = textwrap.fill(
-            text, width, break_long_words=False, break_on_hyphens=False
-        )
-    click.echo(text)
+        lines = table_lines(titles, rows, names, shutil.get_terminal_size().columns)
+    plain_terminal = os.environ.get("TERM") == "dumb" or "NO_COLOR" in os.environ
+    for line in lines:
+        cells = [
+            click.style(cell, fg="green", bold=True) if cell.endswith("*") else cell
+            for cell in line
+        ]
+        text = "  ".join(cells).rstrip()
+        click.echo(text, color=False if plain_terminal else None)
 
 
 def table_lines(
@@ -130,77 +119,54 @@ def table_lines(
     Examples
     --------
     >>> rows = [["milp", "12 h", "3"], ["fifo, -maxJ 5", "7 h", "4"]]
-    >>> for line in table_lines(["", "JCT", "finished"], rows, 1, 20):
+    >>> for line in table_lines(["", "JCT", "finished"], rows, 1, 27):
     ...     print("  ".join(line).rstrip())
-              milp
-    JCT       12 h
-    finished     3
-    <BLANKLINE>
-                fifo,
-              -maxJ 5
-    JCT           7 h
-    finished        4
+              milp  fifo, -maxJ 5
+    JCT       12 h            7 h
+    finished     3              4
     """
     lines = _in_columns(titles, rows, names)
-    if max(sum(map(len, line)) + 2 * (len(line) - 1) for line in lines) <= width:
+    if _width(lines) <= width:
         return lines
-    figures = [str(title) for title in titles[names:]]
-    label = max(map(len, figures), default=0)
-    blocks: list[list[list[str]]] = []
-    block: list[list[str]] = []
-    room = 0
-    for row in rows:
-        column = _turned(row, names, max(width - label - 2, 1))
-        needed = max(map(len, column)) + 2
-        if not block or needed > room:
-            block = []
-            blocks.append(block)
-            room = width - label
-        block.append(column)
-        room -= needed
     turned: list[list[str]] = []
-    for block in blocks:
-        turned += (
-            [[], *_side_by_side(figures, block)]
-            if turned
-            else _side_by_side(figures, block)
-        )
+    left = list(rows)
+    while left:
+        beside = len(left)
+        while beside > 1 and _width(_turned(titles, left[:beside], names)) > width:
+            beside -= 1
+        turned += [[]] * bool(turned) + _turned(titles, left[:beside], names)
+        left = left[beside:]
     return turned
 
 
-def _turned(row: Sequence[str], names: int, width: int) -> list[str]:
-    """A row as the cells of a column: the lines of its name, and its figures."""
-    parts = [
-        part for name in row[:names] for part in name.replace(", ", ",\n").split("\n")
-    ]
-    title = [line for part in parts for line in textwrap.wrap(part, width) or [""]]
-    return [*title, *row[names:]]
+def _width(lines: list[list[str]]) -> int:
+    return max(sum(map(len, line)) + 2 * (len(line) - 1) for line in lines)
 
 
-def _side_by_side(figures: Sequence[str], columns: list[list[str]]) -> list[list[str]]:
-    """Lines of a block of columns whose last cells are the figures, and whose others are their names."""
-    height = max(map(len, columns))
-    labels = [""] * (height - len(figures)) + list(figures)
-    filled = [[""] * (height - len(column)) + column for column in columns]
-    left = [each.ljust(max(map(len, labels))) for each in labels]
-    cells = [
-        [each.rjust(max(map(len, column))) for each in column] for column in filled
+def _turned(titles: Sequence[str], rows: Rows, names: int) -> list[list[str]]:
+    """Return the lines of a table with a column for each row, whose names are broken between words."""
+    heads = [
+        textwrap.wrap(", ".join(row[:names]), MAX_NAME, break_on_hyphens=False) or [""]
+        for row in rows
     ]
-    return [list(line) for line in zip(left, *cells, strict=True)]
+    height = max(map(len, heads))
+    columns = [
+        [""] * (height - len(head)) + head + list(row[names:])
+        for head, row in zip(heads, rows, strict=True)
+    ]
+    first = [""] * height + list(titles[names:])
+    lines = [list(line) for line in zip(first, *columns, strict=True)]
+    return _in_columns(lines[0], lines[1:], 1)
 
 
 def _in_columns(titles: Sequence[str], rows: Rows, names: int) -> list[list[str]]:
     """The padded cells of a table with a line for each row; names stand on the left, numbers on the right."""
-    columns = list(zip(titles, *rows, strict=True))
-    widths = [max(map(len, column)) for column in columns]
-    lines = []
-    for row in (titles, *rows):
-        named = [
-            cell.ljust(width) for cell, width in zip(row[:names], widths, strict=False)
-        ]
-        numbers = zip(row[names:], widths[names:], strict=True)
-        lines.append([*named, *(cell.rjust(width) for cell, width in numbers)])
-    return lines
+    columns = []
+    for place, column in enumerate(zip(titles, *rows, strict=True)):
+        width = max(map(len, column))
+        padded = str.ljust if place < names else str.rjust
+        columns.append([padded(cell, width) for cell in column])
+    return [list(line) for line in zip(*columns, strict=True)]
 
 
 # As bft.replay.report.FORMATS, which would import what nobody needs who asks for help.

@@ -10,16 +10,9 @@ import click
 
 from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
-from bft.replay.cli.parameters import (
-    Command,
-    Finite,
-    Group,
-    OneOf,
-    Seconds,
-    force_option,
-    output_option,
-    seed_option,
-)
+from bft.models.checks import Name, Number, seconds
+from bft.replay.cli.groups import Command, Group
+from bft.replay.cli.parameters import Checked, force_option, output_option, seed_option
 
 ScenarioName = Literal["mix", "hpo", "nas", "llm"]
 
@@ -39,7 +32,7 @@ def generate() -> None:
 )
 @click.option(
     "--days",
-    type=Finite(min=0, min_open=True),
+    type=Checked(Number(0, above=True)),
     default=2.0,
     show_default=True,
     help="Length.",
@@ -66,7 +59,7 @@ def node_trace(
 
 
 @generate.command(cls=Command, name="jobs", short_help="A table of DNN trainings.")
-@click.option("--scenario", type=OneOf(["mix", "hpo", "nas", "llm"]), default="mix", show_default=True,
+@click.option("--scenario", type=Checked(Name(("mix", "hpo", "nas", "llm"))), default="mix", show_default=True,
               help="mix: seven DNNs in turn; hpo: identical trials of a search; nas: a search's first generation; "
               "llm: few wide jobs with start-ups of minutes.")  # fmt: skip
 @click.option(
@@ -82,14 +75,14 @@ def node_trace(
     metavar="TIME",
     help="When the first job is submitted (UTC).",
 )
-@click.option("--interval", "interval_s", type=Seconds(zero=True),
+@click.option("--interval", "interval_s", type=Checked(seconds(zero=True)),
               help="Seconds between submissions. [mix 36, llm 3600, else 0]")  # fmt: skip
 @click.option(
     "--pmax",
-    type=Finite(min=0, min_open=True),
+    type=Checked(Number(0, above=True)),
     help="Work of a job, samples. [1.3e8; llm 2e9]",
 )
-@click.option("--objective", type=OneOf(["throughput", "efficiency"]), default="throughput", show_default=True,
+@click.option("--objective", type=Checked(Name(("throughput", "efficiency"))), default="throughput", show_default=True,
               help="What the jobs optimise.")  # fmt: skip
 @click.option(
     "--model",
@@ -163,7 +156,7 @@ def _measured(path: str, model: str | None) -> tuple[str, dict[int, float]]:
 
 @generate.command(cls=Command, name="log", short_help="A scheduler's log.")
 @click.argument(
-    "scheduler", type=OneOf(["slurm", "pbs", "lsf", "sge", "cobalt", "flux"])
+    "scheduler", type=Checked(Name(("slurm", "pbs", "lsf", "sge", "cobalt", "flux")))
 )
 @click.option(
     "--nodes",
@@ -174,7 +167,7 @@ def _measured(path: str, model: str | None) -> tuple[str, dict[int, float]]:
 )
 @click.option(
     "--days",
-    type=Finite(min=0, min_open=True, max=366),
+    type=Checked(Number(0, 366, above=True)),
     default=3.0,
     show_default=True,
     help="Length.",

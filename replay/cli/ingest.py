@@ -13,12 +13,11 @@ import click
 
 from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing, refuse_inputs
-from bft.models.checks import Name, did_you_mean
+from bft.models.checks import Name, did_you_mean, seconds
+from bft.replay.cli.groups import Command
 from bft.replay.cli.messages import quiet, say_warning
 from bft.replay.cli.parameters import (
     Checked,
-    Command,
-    Seconds,
     force_option,
     json_option,
     output_option,
@@ -127,7 +126,7 @@ def _once(
 @click.option(
     "--to", "end", metavar="TIME", help="Its end, in --tz. [the last start of a job]"
 )
-@click.option("--min-gap", "min_gap_s", type=Seconds(zero=True), default=10.0, show_default=True,
+@click.option("--min-gap", "min_gap_s", type=Checked(seconds(zero=True)), default=10.0, show_default=True,
               help="Idle gaps shorter than this many seconds do not count as idle.")  # fmt: skip
 @click.option("--fields", metavar="A,B,...", default="", help="Names of the columns of a file without a header line, "
               "in sacct's words; xdmod for XDMoD's.")  # fmt: skip
@@ -174,7 +173,7 @@ def _once(
               "counts as of which the logs may not show what nodes did.")  # fmt: skip
 @click.option("--count-as", metavar="WORD=STATE,...", default="", help="What states of nodes count as "
               "(idle, busy, unavailable) instead, such as completing=idle,powered_down=idle.")  # fmt: skip
-@click.option("--completing", "completing_s", type=Seconds(zero=True), default=0.0, show_default=True,
+@click.option("--completing", "completing_s", type=Checked(seconds(zero=True)), default=0.0, show_default=True,
               help="Seconds for which nodes complete when a job has ended (an epilog): busy so long.")  # fmt: skip
 @click.option(
     "--strict", is_flag=True, help="Refuse the first row that would be skipped."

@@ -12,14 +12,12 @@ import click
 import bft.models as models
 from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
-from bft.models.checks import strict_instant, utc
+from bft.models.checks import Name, Number, seconds, strict_instant, utc
+from bft.replay.cli.groups import Group
 from bft.replay.cli.messages import say_note, say_warning
 from bft.replay.cli.parameters import (
-    Finite,
-    Group,
-    NamesWholeOption,
-    OneOf,
-    Seconds,
+    Checked,
+    TableCommand,
     force_option,
     output_option,
 )
@@ -66,7 +64,7 @@ def _instant(
 
 
 @jobs.command(
-    cls=NamesWholeOption,
+    cls=TableCommand,
     short_help="Scalability curves from measured throughputs or logs.",
 )
 @click.argument("tables", metavar="[MEASUREMENTS]...", nargs=-1)
@@ -78,7 +76,7 @@ def _instant(
               "or time or interval_s with step; and samples. [the first form that fits]")  # fmt: skip
 @click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True,
               help="First steps of a log to leave out.")  # fmt: skip
-@click.option("--model", "kind", type=OneOf(["piecewise", "amdahl", "usl", "throughput"]), default="piecewise",
+@click.option("--model", "kind", type=Checked(Name(("piecewise", "amdahl", "usl", "throughput"))), default="piecewise",
               show_default=True, help="Through medians; Amdahl's law; USL; T_grad and T_sync.")  # fmt: skip
 @click.option(
     "--units",
@@ -90,11 +88,11 @@ def _instant(
               help="Sizes of the curve: measured ones and powers of two up to this.")  # fmt: skip
 @click.option("--units-per-node", type=click.IntRange(min=1), default=1, show_default=True,
               help="For --model throughput, where the table has no column nodes.")  # fmt: skip
-@click.option("--batch-size", type=Finite(min=0, min_open=True),
+@click.option("--batch-size", type=Checked(Number(0, above=True)),
               help="Samples a step over all units: of the curve (--model throughput), and of the logs.")  # fmt: skip
 @click.option(
     "--unit-batch",
-    type=Finite(min=0, min_open=True),
+    type=Checked(Number(0, above=True)),
     help="For logs: samples a step and unit instead.",
 )
 @click.option(
@@ -110,7 +108,7 @@ def _instant(
 )
 @click.option("--submit", metavar="TIME", callback=_instant,
               help="When the jobs are submitted (UTC); needed for -o.")  # fmt: skip
-@click.option("--pmax", type=Finite(min=0, min_open=True), default=1.3e8, show_default=True,
+@click.option("--pmax", type=Checked(Number(0, above=True)), default=1.3e8, show_default=True,
               help="Work of a job, samples.")  # fmt: skip
 @click.option(
     "--jmin",
@@ -120,7 +118,7 @@ def _instant(
 @click.option(
     "--tcup",
     "tcup_s",
-    type=Seconds(zero=True),
+    type=Checked(seconds(zero=True)),
     default=18.0,
     show_default=True,
     help="Seconds to grow.",
@@ -128,7 +126,7 @@ def _instant(
 @click.option(
     "--tcdw",
     "tcdw_s",
-    type=Seconds(zero=True),
+    type=Checked(seconds(zero=True)),
     default=12.0,
     show_default=True,
     help="Seconds to shrink.",
@@ -222,13 +220,11 @@ def fit(
         click.echo(f"{curves}: {len(points)} points")
 
 
-@jobs.command(
-    cls=NamesWholeOption, short_help="Skew of models' tensor sizes (Tiresias)."
-)
+@jobs.command(cls=TableCommand, short_help="Skew of models' tensor sizes (Tiresias).")
 @click.argument("layers", metavar="LAYERS")
 @click.option(
     "--threshold",
-    type=Finite(),
+    type=Checked(Number()),
     default=0.5,
     show_default=True,
     help="Skewed from here on.",

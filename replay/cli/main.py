@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import io
 import math
 import os
@@ -10,7 +11,6 @@ import shlex
 import signal
 import sys
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -20,10 +20,9 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from bft.models.checks import did_you_mean
 from bft.replay.cli.address_space import too_small
+from bft.replay.cli.groups import Group
 from bft.replay.cli.messages import on_standard_error, say_error
-from bft.replay.cli.parameters import Group, bind_variables
 
 EXIT_BAD_INPUT, EXIT_DEGRADED, EXIT_INTERRUPTED = 2, 3, 130
 
@@ -46,19 +45,19 @@ COMMANDS = {
     "policies": "List the policies and their constants.",
     "backends": "List the solvers of decisions, with versions and licences.",
 }
-DEFAULT = "replay"
 COMPLETION = "_BFT_REPLAY_COMPLETE"
 GIVEN = "bft.replay.given"  # where click's context keeps the arguments
 # Two interrupts closer than this are one: programs such as timeout signal the process and then its group.
 DOUBLE_S = 0.3
 # Ctrl-C, a batch system's end of the job, a lost connection: what can be kept is kept.
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_CANNOT_WRITE = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EBADF)
 # Standard streams that were a terminal when the program began.
 _terminals: list[int] = []
 
 
 class _Dispatcher(Group):
-    """A group whose default command is `replay`: `bft-replay -ndmap TRACE -Tfwd 120` needs no verb."""
+    """A group whose commands are imported when they are called."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -67,10 +66,9 @@ class _Dispatcher(Group):
         cmd_name = cmd_name.lower()
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(
-            import_module(f"bft.replay.cli.{cmd_name}"), cmd_name
-        )
-        bind_variables(command, f"BFT_REPLAY_{cmd_name.upper()}")
+        module = import_module(f"bft.replay.cli.{cmd_name}")
+        command: click.Command = getattr(module, cmd_name)
+        _bind_variables(command, f"BFT_REPLAY_{cmd_name.upper()}")
         return command
 
     def format_commands(
@@ -89,29 +87,18 @@ class _Dispatcher(Group):
         ]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if (
-            ctx.resilient_parsing and not args
-        ):  # completion of the first word; options are those of the default command
+        if ctx.resilient_parsing and not args:
+            # Completion of the first word; options are those of the default command.
             words = os.environ.get("COMP_WORDS", "").split()
             if not words[-1:] or not words[-1].startswith("-"):
                 return []
-        if args and not args[0].startswith("-") and args[0].lower() not in COMMANDS:
-            hint = (
-                f"; to replay a trace: bft-replay -ndmap {args[0]}"
-                if Path(args[0]).is_file()
-                else ""
-            )
-            hint = hint or did_you_mean(args[0], COMMANDS)
-            raise click.UsageError(
-                f"no command {args[0]!r}; commands are {', '.join(COMMANDS)}{hint}", ctx
-            )
         ctx.meta[GIVEN] = list(args)
-        if not args or (
-            args[0].lower() not in COMMANDS
-            and args[0] not in ("--help", "-h", "--version")
-        ):
-            args = [DEFAULT, *args]
         return super().parse_args(ctx, args)
+
+    def meant(self, word: str, names: list[str]) -> str:
+        if Path(word).is_file():
+            return f"; to replay a trace: bft-replay -ndmap {word}"
+        return super().meant(word, names)
 
     def format_options(
         self, ctx: click.Context, formatter: click.HelpFormatter
@@ -128,7 +115,28 @@ class _Dispatcher(Group):
             )
 
 
-@click.group(cls=_Dispatcher, context_settings={"help_option_names": ["-h", "--help"]})
+def _bind_variables(command: click.Command, prefix: str) -> None:
+    """Let each option be set by an environment variable: prefix plus long name.
+
+    Of itself click takes the name of the Python parameter, which for --forward-window is tfwd_s.
+    """
+    for name, inner in getattr(command, "commands", {}).items():
+        _bind_variables(inner, f"{prefix}_{name.upper()}")
+    for option in command.params:
+        if isinstance(option, click.Option):
+            name = max(option.opts, key=len).lstrip("-").replace("-", "_")
+            option.envvar = f"{prefix}_{name.upper()}"
+
+
+@click.group(
+    cls=_Dispatcher,
+    default="replay",
+    # Help is as wide as the terminal.
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        "max_content_width": 10_000,
+    },
+)
 @click.version_option(package_name="bft-replay", prog_name="bft-replay")
 def cli() -> None:
     """Replay a supercomputer's idle-node log: which training job gets which idle node, and what that yields."""
@@ -224,6 +232,7 @@ def _run(args: list[str] | None) -> int:
     try:
         code = cli.main(args=args, prog_name="bft-replay", standalone_mode=False)
         sys.stdout.flush()  # a full disk or closed pipe shows here, not when Python has ended
+        return code if isinstance(code, int) else 0
     except click.exceptions.Exit as request:
         return request.exit_code
     except click.ClickException as error:
@@ -232,67 +241,48 @@ def _run(args: list[str] | None) -> int:
         is_bare = error.message.startswith("Got unexpected extra argument")
         hint = "; files are given by options: -ndmap TRACE --jobs JOBS"
         say_error(shown.getvalue().removesuffix("\n") + hint * is_bare)
-        return EXIT_BAD_INPUT
     except (click.exceptions.Abort, KeyboardInterrupt) as error:
-        if isinstance(
-            error.__cause__, EOFError
-        ):  # click takes it for the end of an answer to a prompt; we have none
+        # Click takes the end of a file for the end of an answer to a prompt; we have none.
+        if isinstance(error.__cause__, EOFError):
             raise error.__cause__ from None
         say_error("Interrupted.")
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # `| head` closed our output: nobody is left to read it
         _discard_output()
         return 0
-    except SystemExit as error:
-        if (
-            sys.stdout is not output
-        ):  # the same, noticed by click: it wraps a closed output before it exits
-            _discard_output()
-            return 0
-        say_error(
-            f"Error: something that was called ended the program ({error.code!r})"
-        )
-        return EXIT_BAD_INPUT
-    except (
-        OSError
-    ) as error:  # a full disk, a file that vanished: for whoever minds the machine
-        printing = "standard output cannot be written: " if _was_printing(error) else ""
-        place = f"{error.filename}: " if error.filename else printing
-        say_error(f"Error: {place}{error.strerror or error}")
+    except SystemExit:
+        # The same, noticed by click: it wraps a closed output before it exits.
+        if sys.stdout is output:
+            raise
         _discard_output()
-        return EXIT_BAD_INPUT
+        return 0
+    except OSError as error:  # a full disk, a file that vanished
+        # Files of ours are named by then: what is left is printing.
+        printing = error.filename is None and error.errno in _CANNOT_WRITE
+        place = "standard output cannot be written" if printing else error.filename
+        reason = error.strerror or str(error)
+        say_error(f"Error: {place}: {reason}" if place else f"Error: {reason}")
+        _discard_output()
     except MemoryError as error:
         from bft.models.limited_reading import out_of_memory
 
         say_error(f"Error: {out_of_memory(error)}")
-        return EXIT_BAD_INPUT
     except Exception as error:
-        if not _is_input_error(error):
+        # Named only now, so that `--help` need not import what defines them.
+        from bft.milp import ProblemError
+        from bft.models import InputError
+        from bft.replay.policies import PolicyError
+
+        if not isinstance(error, InputError | ProblemError | PolicyError):
             raise
         say_error(f"Error: {error}")
-        return EXIT_BAD_INPUT
-    return code if isinstance(code, int) else 0
-
-
-def _is_input_error(error: Exception) -> bool:
-    # Named only now, so that `--help` need not import what defines them.
-    from bft.milp import ProblemError
-    from bft.models import InputError
-    from bft.replay.policies import PolicyError
-
-    return isinstance(error, InputError | ProblemError | PolicyError)
-
-
-def _was_printing(error: OSError) -> bool:
-    """Whether an error came from writing to standard output: click's `echo`, or our own flush at the end."""
-    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    return frame.f_code is _run.__code__ or frame.f_locals.get("file") is sys.stdout
+    return EXIT_BAD_INPUT
 
 
 def _discard_output() -> None:
     """Let what is still buffered for a standard output that takes no more go to nowhere."""
-    with contextlib.suppress(OSError, ValueError):
+    try:
         sys.stdout.flush()
-        return
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except (OSError, ValueError):
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,7 +8,7 @@ import shutil
 import sys
 import textwrap
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -72,28 +72,27 @@ def say_progress(text: str) -> None:
 
 def say_error(text: str) -> None:
     """Say why there is no result, whatever is wanted otherwise."""
-    click.echo(fitted(text), err=True)
+    click.echo(fitted(text, sys.stderr), err=True)
 
 
 def _say(line: str) -> None:
     if not quiet():
-        click.echo(fitted(line), err=True)
+        click.echo(fitted(line, sys.stderr), err=True)
 
 
-def fitted(text: str) -> str:
+def fitted(text: str, stream: TextIO) -> str:
     """Printable lines, broken between words where a terminal would break them anywhere; as they are where nobody looks.
 
     Words that are longer than a line, such as paths and commands, stay whole: they are there to be copied.
     """
-    text = "\n".join(map(printable, text.split("\n")))
-    if not sys.stderr.isatty():
-        return text
-    columns = shutil.get_terminal_size().columns
-    lines = (
-        textwrap.wrap(line, columns, break_long_words=False, break_on_hyphens=False)
-        for line in text.split("\n")
-    )
-    return "\n".join("\n".join(line) for line in lines)
+    lines = [printable(line) for line in text.split("\n")]
+    if stream.isatty():
+        width = shutil.get_terminal_size().columns
+        wrapper = textwrap.TextWrapper(
+            width, break_long_words=False, break_on_hyphens=False
+        )
+        lines = [wrapper.fill(line) for line in lines]
+    return "\n".join(lines)
 
 
 def verbosity_options() -> list[click.Parameter]:

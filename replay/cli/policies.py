@@ -11,7 +11,8 @@ import click
 
 from bft.models import InputError
 from bft.models.checks import Name
-from bft.replay.cli.parameters import Command, json_option
+from bft.replay.cli.groups import Command
+from bft.replay.cli.parameters import json_option
 
 
 @click.command(cls=Command)

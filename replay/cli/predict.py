@@ -10,12 +10,11 @@ import click
 import bft.models as models
 from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
+from bft.models.checks import Name, Number
+from bft.replay.cli.groups import Command, Group
 from bft.replay.cli.parameters import (
-    Command,
-    Finite,
-    Group,
-    NamesWholeOption,
-    OneOf,
+    Checked,
+    TableCommand,
     force_option,
     output_option,
     seed_option,
@@ -35,7 +34,7 @@ SHOWN_SLOTS = 1008
 GA2M = "ga2m"
 WHAT = ("durations", "submissions", "packing")
 
-_what = click.argument("what", metavar="|".join(WHAT), type=OneOf(WHAT))
+_what = click.argument("what", metavar="|".join(WHAT), type=Checked(Name(WHAT)))
 _table = click.argument("table", metavar="TABLE")
 _column = click.option("--column", default="jobs", show_default=True,
                        help="Submissions: what is counted; of a table of jobs, jobs or units.")  # fmt: skip
@@ -52,7 +51,7 @@ def predict() -> None:
     """
 
 
-@predict.command(cls=NamesWholeOption, short_help="Learn a model and save it.")
+@predict.command(cls=TableCommand, short_help="Learn a model and save it.")
 @_what
 @_table
 @output_option("Where to write the model: JSON.")
@@ -87,12 +86,12 @@ def train(
 
 
 @predict.command(
-    cls=NamesWholeOption,
+    cls=TableCommand,
     short_help="How well a model predicts the later part of a log.",
 )
 @_what
 @_table
-@click.option("--share", type=Finite(min=0.01, max=0.9), default=0.3, show_default=True,
+@click.option("--share", type=Checked(Number(0.01, 0.9)), default=0.3, show_default=True,
               help="Part of the table, the latest, that is predicted from what was known before.")  # fmt: skip
 @_column
 @_horizon

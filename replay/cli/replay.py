@@ -24,7 +24,7 @@ from bft.replay.cli.main import (
 )
 from bft.replay.cli.messages import quiet, say_error
 from bft.replay.cli.parameters import (
-    NamesWholeOption,
+    TableCommand,
     stated_options,
     table_options,
 )
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 replay_options = table_options(FIELDS)
 
 
-@click.command(cls=NamesWholeOption)
+@click.command(cls=TableCommand)
 @replay_options
 def replay(**given: Any) -> int:
     """Replay jobs on a node trace and write a run directory.
@@ -77,7 +77,7 @@ def _folder(name: str, out: str | None) -> Path:
 def _options(given: dict[str, Any]) -> Options:
     stated = stated_options(FIELDS, given)
     if not given["mip"]:
-        if stated["policy"] not in (None, "equal-share"):
+        if stated.get("policy", "equal-share") != "equal-share":
             raise click.UsageError(
                 f"-mip 0 means --policy equal-share, but --policy is {stated['policy']}"
             )

@@ -8,8 +8,9 @@ import click
 
 from bft.models.atomic_files import drafted, refuse_existing
 from bft.replay.cli.frames import figure_options, write_into
+from bft.replay.cli.groups import Command
 from bft.replay.cli.messages import say_note
-from bft.replay.cli.parameters import Command, force_option, output_option
+from bft.replay.cli.parameters import force_option, output_option
 
 
 @click.command(cls=Command)

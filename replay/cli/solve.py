@@ -23,14 +23,9 @@ from bft.models.limited_reading import (
     reading,
 )
 from bft.models.option_fields import option_fields
+from bft.replay.cli.groups import Command
 from bft.replay.cli.main import EXIT_BAD_INPUT, EXIT_DEGRADED
-from bft.replay.cli.parameters import (
-    Command,
-    Decorator,
-    option,
-    output_option,
-    together,
-)
+from bft.replay.cli.parameters import Decorator, option, output_option, together
 from bft.replay.policies.solver import SolverOptions
 
 

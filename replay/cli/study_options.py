@@ -7,25 +7,23 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import TracebackType
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from bft.models import InputError
-from bft.models.checks import Check, Flag, Name, Number, Several, did_you_mean
+from bft.models.checks import Flag, Name, Number, Several, did_you_mean
 from bft.models.limited_reading import read_toml
 from bft.models.objectives import ObjectiveText
 from bft.models.option_fields import SECTIONS, OptionField
-from bft.models.writing import duration
 from bft.replay.cli.main import EXIT_INTERRUPTED, command_line
 from bft.replay.cli.messages import quiet, say_error, say_progress, say_warning
 from bft.replay.cli.parameters import (
     Checked,
     Decorator,
     inner,
-    long_names,
-    name_key,
+    of_key,
     parameter_name,
     together,
 )
@@ -33,11 +31,9 @@ from bft.replay.cli.watcher import bar, console
 from bft.replay.options.options import FIELDS
 
 if TYPE_CHECKING:
-    from bft.replay.studies.study import Plan
+    from rich.progress import Progress
 
-    _AnyType = click.ParamType[Any]
-else:
-    _AnyType = click.ParamType
+    from bft.replay.studies.study import Plan
 
 # Tables of a --plan file.
 TABLES = ("options", "grid", "variants")
@@ -45,16 +41,11 @@ TABLES = ("options", "grid", "variants")
 MAX_RANGE = 10_000
 
 
-class Axis(_AnyType):
+class Axis(Checked):
     """Values of an option with commas between, and of whole numbers ranges: 0:8 is 0 to 7, 0:64:16 every sixteenth.
 
     Of texts that may hold commas (files, pairs) it is one value; the option is repeated for others.
     """
-
-    name = "values"
-
-    def __init__(self, check: Check) -> None:
-        self.check = inner(check)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -63,58 +54,52 @@ class Axis(_AnyType):
         if isinstance(value, list):
             return value
         splits = isinstance(self.check, Number | Name | ObjectiveText)
-        texts = [part.strip() for part in value.split(",")] if splits else [value]
-        try:
-            return [each for text in texts for each in self._values(text)]
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
+        parts = [part.strip() for part in value.split(",")] if splits else [value]
+        whole = isinstance(self.check, Number) and self.check.whole
+        values: list[Any] = []
+        for text in parts:
+            values += self._range(text) if whole and ":" in text else [text]
+        return [super(Axis, self).convert(each, param, ctx) for each in values]
 
-    def _values(self, text: str) -> list[Any]:
-        if not (isinstance(self.check, Number) and self.check.whole and ":" in text):
-            return [self.check.read(text)]
+    def _range(self, text: str) -> range:
         try:
-            numbers = range(*(int(part) for part in text.split(":")))
+            numbers = range(*map(int, text.split(":")))
         except (TypeError, ValueError):
-            raise ValueError(
-                f"expected a range such as 0:8 or 0:64:16, not {text!r}"
-            ) from None
+            self.fail(f"expected a range such as 0:8 or 0:64:16, not {text!r}")
         if not 0 < len(numbers) <= MAX_RANGE:
-            raise ValueError(
-                f"expected a range of 1 to {MAX_RANGE:,} numbers, not {text!r}"
-            )
-        return [self.check(number) for number in numbers]
+            what = f"expected a range of 1 to {MAX_RANGE:,} numbers, not {text!r}"
+            self.fail(what)
+        return numbers
 
 
-def _axes() -> dict[str, click.Option]:
-    """Return an option of several values for each of a replay's, by flat name."""
-    return {
-        name: click.Option([*field.flags, parameter_name(field)], **_axis_form(field))
-        for name, field in FIELDS.items()
-    }
+def _axis(field: OptionField) -> Decorator:
+    """Return an option of several values for one of a replay."""
+    known: dict[str, Any] = {"is_flag": True}
+    if not isinstance(field.check, Flag):
+        check = field.check
+        known = {
+            "type": Checked(check.each)
+            if isinstance(check, Several)
+            else Axis(inner(check)),
+            "multiple": True,
+            "metavar": field.metavar or "VALUE,...",
+        }
+    known |= {"default": None, "help": field.described}
+    return click.option(*field.flags, parameter_name(field), **known)
 
 
-def _axis_form(field: OptionField) -> dict[str, Any]:
-    """Return what click is told of an option of several values, beside its names."""
-    if isinstance(field.check, Flag):
-        return {"is_flag": True, "default": None, "help": field.described}
-    return {
-        "type": Checked(field.check.each)
-        if isinstance(field.check, Several)
-        else Axis(field.check),
-        "multiple": True,
-        "default": None,
-        "metavar": field.metavar or "VALUE,...",
-        "help": field.described,
-    }
+_by_section = sorted(FIELDS.values(), key=lambda each: SECTIONS.index(each.section))
+_axes = together(*map(_axis, _by_section))
+
+
+@click.command(add_help_option=False)
+@_axes
+def _variant(**given: Any) -> None:
+    """The options of a variant."""
 
 
 plan_options: Decorator = together(
-    *(
-        click.option(*field.flags, parameter_name(field), **_axis_form(field))
-        for field in sorted(
-            FIELDS.values(), key=lambda each: SECTIONS.index(each.section)
-        )
-    ),
+    _axes,
     click.option(
         "--variant",
         "variants",
@@ -143,30 +128,23 @@ def plan_of(given: dict[str, Any]) -> Plan:
     """The plan that the command line and --plan ask for."""
     from bft.replay.studies.study import Plan
 
-    options, grid, variants = (
-        _of_file(given["plan_file"]) if given["plan_file"] else ({}, {}, {})
-    )
+    options, grid, variants = _of_file(given["plan_file"])
     stated, axes = _stated(given)
     for name in (*stated, *axes):
         options.pop(name, None)
         grid.pop(name, None)
-    options |= stated
     grid |= axes
     for text in given["variants"]:
-        name, colon, rest = text.partition(":")
-        if not (colon and name.strip()):
-            raise click.BadParameter(
-                f"expected 'NAME: OPTIONS', not {text!r}", param_hint="--variant"
-            )
-        if name.strip() in variants:
-            raise click.BadParameter(
-                f"two variants are called {name.strip()!r}", param_hint="--variant"
-            )
-        variants[name.strip()] = _variant(name.strip(), rest)
+        name, colon, rest = (part.strip() for part in text.partition(":"))
+        if not (colon and name):
+            raise InputError(f"--variant: expected 'NAME: OPTIONS', not {text!r}")
+        if name in variants:
+            raise InputError(f"--variant: two variants are called {name!r}")
+        variants[name] = _of_variant(name, rest)
     # In the order of the options, whatever the order on the command line: the same plan has the same indices.
     order = {name: place for place, name in enumerate(FIELDS)}
     grid = dict(sorted(grid.items(), key=lambda item: order.get(item[0], len(order))))
-    return Plan.of(options, grid, variants)
+    return Plan.of({**options, **stated}, grid, variants)
 
 
 def _stated(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[Any]]]:
@@ -189,112 +167,70 @@ def _stated(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[Any]]
     return options, grid
 
 
-def _variant(name: str, text: str) -> dict[str, Any]:
+def _of_variant(name: str, text: str) -> dict[str, Any]:
     """Return the values that the options of a variant state, by name."""
-    command = click.Command(
-        "variant", params=list(_axes().values()), add_help_option=False
-    )
     try:
-        context = command.make_context(f"--variant {name}", shlex.split(text))
+        words = shlex.split(text)
     except ValueError as error:
-        raise click.BadParameter(f"{name}: {error}", param_hint="--variant") from None
+        raise InputError(f"--variant: {name}: {error}") from None
+    context = _variant.make_context(f"--variant {name}", words)
     options, grid = _stated(context.params)
-    several = next((axis for axis, values in grid.items() if len(values) > 1), None)
-    if several is not None:
-        raise click.BadParameter(
-            f"{name}: expected one value of each option", param_hint="--variant"
-        )
-    return {**options, **{axis: values[0] for axis, values in grid.items()}}
+    if any(len(values) > 1 for values in grid.values()):
+        raise InputError(f"--variant: {name}: expected one value of each option")
+    return {**options, **{axis: value for axis, [value] in grid.items()}}
 
 
-def _of_file(path: str) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-    """Options, grid and variants of a TOML file, by flat names."""
-    try:
-        content = read_toml(path)
-    except InputError as error:
-        raise click.BadParameter(str(error), param_hint="--plan") from None
-    unknown = next((name for name in content if name not in TABLES), None)
-    tables = [table for table in content.values() if not isinstance(table, dict)]
-    variants = content.get("variants", {})
-    if (
-        unknown is not None
-        or tables
-        or not all(isinstance(each, dict) for each in variants.values())
-    ):
-        raise click.BadParameter(
-            f"{path}: expected the tables [options], [grid] and [variants.NAME]"
-            + (
-                f", not {unknown!r}{did_you_mean(unknown, TABLES)}"
-                if unknown is not None
-                else ""
-            ),
-            param_hint="--plan",
-        )
-    axes = _axes()
-    options = _named(path, content.get("options", {}), axes)
-    grid = {}
-    for name, entry in _named(path, content.get("grid", {}), axes).items():
-        grid[name] = _axis(path, name, entry, axes)
-    return (
-        options,
-        grid,
-        {name: _named(path, table, axes) for name, table in variants.items()},
-    )
-
-
-def _axis(path: str, name: str, entry: Any, axes: dict[str, click.Option]) -> list[Any]:
-    """Values of an axis: a list, or text as on the command line."""
-    if isinstance(entry, list):
-        return entry
-    if isinstance(entry, str) and name in axes and isinstance(axes[name].type, Axis):
-        try:
-            return list(axes[name].type.convert(entry, None, None))
-        except click.BadParameter as error:
-            raise click.BadParameter(
-                f"{path}: {name}: {error.message}", param_hint="--plan"
-            ) from None
-    return [entry]
-
-
-def _named(
-    path: str, table: dict[str, Any], axes: dict[str, click.Option]
-) -> dict[str, Any]:
-    """A table by flat names; it has the options' names with or without dashes, as --config does."""
-    known = {
-        name_key(flag): name
-        for name, axis in axes.items()
-        for flag in (*axis.opts, axis.name or "")
+def _of_file(path: str | None) -> tuple[dict[str, Any], ...]:
+    """Options, grid and variants of a TOML file, by flat names; none without a file."""
+    content = read_toml(path) if path else {}
+    stated, axes, variants = (content.pop(name, {}) for name in TABLES)
+    what = "expected the tables [options], [grid] and [variants.NAME]"
+    for key in content:
+        meant = did_you_mean(key, TABLES)
+        raise InputError(f"{what}, not {key!r}{meant}", file=path)
+    nested = variants.values() if isinstance(variants, dict) else (variants,)
+    if not all(isinstance(each, dict) for each in (stated, axes, variants, *nested)):
+        raise InputError(what, file=path)
+    file = path or ""
+    options = _named(file, stated)
+    grid = {
+        name: entry if isinstance(entry, list) else _values(file, name, entry)
+        for name, entry in _named(file, axes).items()
     }
+    return options, grid, {name: _named(file, each) for name, each in variants.items()}
+
+
+def _values(path: str, name: str, entry: Any) -> list[Any]:
+    """Values of an axis: text as on the command line, or one value."""
+    axis = Axis(inner(FIELDS[name].check)) if name in FIELDS else None
+    if (
+        axis is None
+        or not isinstance(entry, str)
+        or isinstance(FIELDS[name].check, Several)
+    ):
+        return [entry]
+    try:
+        return axis.convert(entry, None, None)
+    except click.BadParameter as error:
+        raise InputError(f"{name}: {error.message}", file=path) from None
+
+
+def _named(path: str, table: dict[str, Any]) -> dict[str, Any]:
+    """A table by flat names; it has the options' names with or without dashes, as --config does."""
+    names = {parameter_name(field): name for name, field in FIELDS.items()}
     named = {}
     for key, entry in table.items():
-        name = known.get(name_key(key))
-        if name is None and key.startswith("set "):
-            name = key
-        if name is None:
-            meant = did_you_mean(key, long_names(axes.values()))
-            raise click.BadParameter(
-                f"{path}: unknown option {key!r}{meant}", param_hint="--plan"
-            )
-        switches_off = (
-            name in FIELDS and FIELDS[name].negated and isinstance(entry, bool)
-        )
-        named[name] = not entry if switches_off else entry
+        if key.startswith("set "):
+            named[key] = entry
+            continue
+        name = names[of_key(key, _variant.params, path).name or ""]
+        negates = FIELDS[name].negated and isinstance(entry, bool)
+        named[name] = not entry if negates else entry
     return named
 
 
 class StudyLines:
     """Progress of a study as one line for each point, with the time left by the mean wall time of a point."""
-
-    def __enter__(self) -> StudyLines:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        """Leave the progress of a study, of which lines leave nothing open."""
 
     def begins(self, points: int, done: int, workers: str) -> None:
         """Show the number of replays, and how many of them were done before."""
@@ -309,32 +245,18 @@ class StudyLines:
         self._count += 1
         if error is not None:
             say_warning(f"{label} failed: {error}")
-        left = (
-            (time.monotonic() - self._began) / self._count * (self._todo - self._count)
-        )
-        time_left = f", {duration(left)} left" if left else ""
-        say_progress(
-            f"  {self._count} of {self._todo}  {label}  {seconds:.1f} s{time_left}"
-        )
+        mean = (time.monotonic() - self._began) / self._count
+        left = timedelta(seconds=round(mean * (self._todo - self._count)))
+        time_left = f", {left} left" if left else ""
+        done = f"{self._count} of {self._todo}"
+        say_progress(f"  {done}  {label}  {seconds:.1f} s{time_left}")
 
 
-class StudyBar(StudyLines):
+class StudyBar:
     """A bar of the points, with the time left."""
 
-    def __enter__(self) -> StudyBar:
-        from rich.progress import MofNCompleteColumn
-
-        self._progress = bar(MofNCompleteColumn(), console())
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
 
     def begins(self, points: int, done: int, workers: str) -> None:
         """Show the number of replays, and how many of them were done before."""
@@ -350,16 +272,19 @@ class StudyBar(StudyLines):
 
 
 @contextmanager
-def study_progress(*, again: bool) -> Iterator[StudyLines]:
+def study_progress(*, again: bool) -> Iterator[StudyLines | StudyBar]:
     """Show how far a study has come while the block runs; an interrupt ends the command, saying how to go on.
 
     `again`: the command has --again, which would repeat what has been done.
     """
     try:
-        with (
-            StudyBar() if sys.stderr.isatty() and not quiet() else StudyLines() as lines
-        ):
-            yield lines
+        if quiet() or not sys.stderr.isatty():
+            yield StudyLines()
+            return
+        from rich.progress import MofNCompleteColumn
+
+        with bar(MofNCompleteColumn(), console()) as progress:
+            yield StudyBar(progress)
     except KeyboardInterrupt:
         same = "the same command without --again" if again else "the same command"
         say_error(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from bft.models.checks import Name
 from bft.replay.cli.frames import (
     as_json,
     as_markdown,
@@ -15,9 +16,10 @@ from bft.replay.cli.frames import (
     show_table,
     write_frame,
 )
+from bft.replay.cli.groups import Command, Group
 from bft.replay.cli.main import EXIT_BAD_INPUT, EXIT_DEGRADED
 from bft.replay.cli.messages import say_note, say_progress, say_warning
-from bft.replay.cli.parameters import Command, Group, NamesWholeOption, OneOf, together
+from bft.replay.cli.parameters import Checked, TableCommand, together
 from bft.replay.cli.study_options import (
     plan_of,
     plan_options,
@@ -62,18 +64,7 @@ _keep = together(
 )
 
 
-class _Sweep(Group):
-    """A group whose default command plans, runs and collects."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if not args or (
-            args[0] not in self.commands and args[0] not in ("-h", "--help")
-        ):
-            args = [DEFAULT, *args]
-        return super().parse_args(ctx, args)
-
-
-@click.group(cls=_Sweep)
+@click.group(cls=Group, default=DEFAULT)
 def sweep() -> None:
     """Replay a grid of options: each takes several values, with commas between, and all combinations are replayed.
 
@@ -85,7 +76,7 @@ def sweep() -> None:
 
 @sweep.command(
     name=DEFAULT,
-    cls=NamesWholeOption,
+    cls=TableCommand,
     short_help="Plan, run and collect (the default).",
 )
 @plan_options
@@ -99,13 +90,13 @@ def all_(**given: Any) -> int:
 
 
 @sweep.command(
-    cls=NamesWholeOption, short_help="Write the plan of a grid, for run and collect."
+    cls=TableCommand, short_help="Write the plan of a grid, for run and collect."
 )
 @plan_options
 @click.option(
     "--script",
     "system",
-    type=OneOf(SYSTEMS),
+    type=Checked(Name(SYSTEMS)),
     help="Write a job script of this batch system too.",
 )
 @_out

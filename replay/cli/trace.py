@@ -18,10 +18,10 @@ from bft.models.atomic_files import (
 )
 from bft.models.option_fields import option_fields
 from bft.models.writing import duration, three_digits
+from bft.replay.cli.groups import Group
 from bft.replay.cli.messages import say_note
 from bft.replay.cli.parameters import (
-    Group,
-    NamesWholeOption,
+    TableCommand,
     force_option,
     json_option,
     option,
@@ -90,7 +90,7 @@ _reading = together(
 
 
 @trace.command(
-    cls=NamesWholeOption, short_help="Size, idle nodes and fragments, also as charts."
+    cls=TableCommand, short_help="Size, idle nodes and fragments, also as charts."
 )
 @_reading
 @click.option("--expected", is_flag=True, help="Report how long nodes were expected to stay idle, by the host jobs "
@@ -179,7 +179,7 @@ def _charted(
         click.echo(png)
 
 
-@trace.command(cls=NamesWholeOption, short_help="Idle nodes over time, and the events.")
+@trace.command(cls=TableCommand, short_help="Idle nodes over time, and the events.")
 @_reading
 @click.option(
     "--events",
@@ -376,7 +376,7 @@ def _write(made: NodeTrace, output: str, *, force: bool) -> None:
 
 @trace.command(
     "cut",
-    cls=NamesWholeOption,
+    cls=TableCommand,
     short_help="Cut a window or some nodes out of traces, month by month.",
 )
 @click.argument("files", metavar="TRACE...", nargs=-1, required=True)
@@ -437,7 +437,7 @@ def cut_(
 
 
 @trace.command(
-    cls=NamesWholeOption,
+    cls=TableCommand,
     short_help="Rename nodes, so that a trace may be shown to others.",
 )
 @click.argument("file", metavar="TRACE")
@@ -469,7 +469,7 @@ def _secret(file: str) -> bytes:
 
 
 @trace.command(
-    cls=NamesWholeOption, short_help="Leave out, delay and shorten idle fragments."
+    cls=TableCommand, short_help="Leave out, delay and shorten idle fragments."
 )
 @click.argument("file", metavar="TRACE")
 @together(*map(option, option_fields(Perturbation).values()))

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
+from bft.replay.inputs.notes import Watcher
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, ProgressColumn
@@ -56,7 +58,7 @@ def console() -> Console:
     return Console(file=cast("TextIO", Output()), stderr=True)
 
 
-class PlainLines:
+class PlainLines(Watcher):
     """One line for each tenth of a replay, for logs and pipes."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -127,7 +129,7 @@ def bar(share: ProgressColumn, console: Console) -> Progress:
     )
 
 
-class Bar:
+class Bar(Watcher):
     """A bar with the event's time, decisions a second and the time left."""
 
     def __init__(self) -> None:

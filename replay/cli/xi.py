@@ -16,14 +16,12 @@ import click
 import bft.models as models
 from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing
-from bft.models.checks import MAX_LIMIT_S
+from bft.models.checks import MAX_LIMIT_S, Name, Number, seconds
+from bft.replay.cli.groups import Group
 from bft.replay.cli.messages import say_note, say_progress
 from bft.replay.cli.parameters import (
-    Finite,
-    Group,
-    NamesWholeOption,
-    OneOf,
-    Seconds,
+    Checked,
+    TableCommand,
     force_option,
     json_option,
     output_option,
@@ -85,7 +83,7 @@ measuring_options = together(
     click.option(
         "--at-least",
         "at_least_s",
-        type=Seconds(zero=True, high=MAX_LIMIT_S),
+        type=Checked(seconds(zero=True, high=MAX_LIMIT_S)),
         default=5.0,
         show_default=True,
         help="Seconds over which they are read: jobs that take turns need many turns.",
@@ -100,14 +98,14 @@ measuring_options = together(
     click.option(
         "--time-limit",
         "time_limit_s",
-        type=Seconds(high=MAX_LIMIT_S),
+        type=Checked(seconds(high=MAX_LIMIT_S)),
         default=600.0,
         show_default=True,
         help="Seconds that a run may take.",
     ),
     click.option(
         "--confidence",
-        type=Finite(min=0.5, max=0.9999),
+        type=Checked(Number(0.5, 0.9999)),
         default=0.95,
         show_default=True,
         help="Of the intervals.",
@@ -115,13 +113,13 @@ measuring_options = together(
     pattern_option,
     click.option(
         "--units",
-        type=Finite(min=0, min_open=True),
+        type=Checked(Number(0, above=True)),
         help="Units that they share. [the number of --devices]",
     ),
     click.option(
         "--gpu",
         "tool",
-        type=OneOf(["auto", "nvidia-smi", "rocm-smi", "none"]),
+        type=Checked(Name(("auto", "nvidia-smi", "rocm-smi", "none"))),
         default="auto",
         show_default=True,
         help="What reads the GPUs while a command runs alone.",
@@ -135,7 +133,7 @@ measuring_options = together(
     click.option(
         "--sample-every",
         "every_s",
-        type=Seconds(high=MAX_LIMIT_S),
+        type=Checked(seconds(high=MAX_LIMIT_S)),
         default=1.0,
         show_default=True,
         help="Seconds between two samples of the GPUs.",
@@ -216,7 +214,7 @@ def xi() -> None:
 
 
 @xi.command(
-    cls=NamesWholeOption,
+    cls=TableCommand,
     short_help="Make a xi table from solo and co-run measurements.",
 )
 @click.argument("files", metavar="MEASUREMENTS...", nargs=-1, required=True)
@@ -275,10 +273,10 @@ def build(
 
 
 @xi.command(
-    cls=NamesWholeOption, short_help="Validate a xi table and report what it lacks."
+    cls=TableCommand, short_help="Validate a xi table and report what it lacks."
 )
 @click.argument("file", metavar="XI")
-@click.option("--implausible", type=Finite(min=1), default=IMPLAUSIBLE, show_default=True,
+@click.option("--implausible", type=Checked(Number(1)), default=IMPLAUSIBLE, show_default=True,
               help="Name ratios above this.")  # fmt: skip
 @click.option(
     "--retest",
@@ -336,9 +334,9 @@ def check(
         click.echo(f"{label:<17}{value}")
 
 
-@xi.command(cls=NamesWholeOption, short_help="Heat map of a xi table.")
+@xi.command(cls=TableCommand, short_help="Heat map of a xi table.")
 @click.argument("file", metavar="XI")
-@click.option("--by", type=OneOf(["model", "batch"]), default="model", show_default=True,
+@click.option("--by", type=Checked(Name(("model", "batch"))), default="model", show_default=True,
               help="One row per model, or per model and batch size.")  # fmt: skip
 @click.option(
     "--png",
@@ -359,7 +357,7 @@ def show(file: str, by: str, png: str | None) -> None:
 
 
 @xi.command(
-    cls=NamesWholeOption,
+    cls=TableCommand,
     short_help="Measure xi of two commands.",
     context_settings={
         "ignore_unknown_options": False,
@@ -376,8 +374,8 @@ def show(file: str, by: str, png: str | None) -> None:
 @measuring_options
 @click.option("--model-a", metavar="NAME", help="What command A trains. [A]")
 @click.option("--model-b", metavar="NAME", help="What command B trains. [B]")
-@click.option("--batch-a", type=Finite(min=0, min_open=True), help="Batch size of A.")
-@click.option("--batch-b", type=Finite(min=0, min_open=True), help="Batch size of B.")
+@click.option("--batch-a", type=Checked(Number(0, above=True)), help="Batch size of A.")
+@click.option("--batch-b", type=Checked(Number(0, above=True)), help="Batch size of B.")
 @output_option("Add the ratios to this xi table (.csv).", required=False)
 @json_option()
 def measure(
@@ -513,7 +511,7 @@ def _listing(entries: Sequence[str]) -> str:
 
 
 @xi.command(
-    cls=NamesWholeOption,
+    cls=TableCommand,
     short_help="Measure xi of a whole table of trainings; resumable.",
 )
 @click.argument("table", metavar="TRAININGS")

@@ -29,24 +29,24 @@ CostModel = Literal["bftrainer", "stall"]
 
 _RIGID = Condition(
     lambda run, _: run.policy_type.kind.rigid,
-    "with --policy {policy}, whose jobs shrink when they lose nodes",
+    "with $policy {policy}, whose jobs shrink when they lose nodes",
 )
 _MIGRATES = Condition(
     lambda run, _: run.policy_type.kind.migrates,
-    "with --policy {policy}, which moves no job",
+    "with $policy {policy}, which moves no job",
 )
 _RESTARTS_COST = Condition(
     lambda run, _: bool(run.rules.restart_overhead),
-    "without --restart-overhead",
+    "without $restart_overhead",
     refused=True,
 )
 _HOST_JOBS_COUNT = Condition(
     lambda run, _: run.rules.harms,
-    "without --return-time or --reserve",
+    "without $return_time_s or $reserve",
 )
 _BY_DEADLINE = Condition(
     lambda run, _: run.rules.admission == "deadline",
-    "without --admission deadline",
+    "without $admission deadline",
     refused=True,
 )
 

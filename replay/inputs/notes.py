@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from bft.models.errors import printable
 
 
-class NoteTaker(Protocol):
-    """An object that receives notes on everything that changes a result."""
-
-    def note(self, text: str) -> None:
-        """Something worth reporting, not an error."""
-
-
-class Watcher(NoteTaker, Protocol):
-    """An object that shows the progress of a run."""
+class Watcher:
+    """An object that shows the progress of a run and the notes on it; this one shows nothing."""
 
     def stage(self, name: str, start_ns: int, end_ns: int) -> None:
         """A replay of the window [start_ns, end_ns] begins."""
@@ -23,21 +14,11 @@ class Watcher(NoteTaker, Protocol):
     def at(self, now_ns: int, decisions: int) -> None:
         """The replay has reached an instant."""
 
-
-class Silent:
-    """A watcher that shows nothing."""
-
-    def stage(self, name: str, start_ns: int, end_ns: int) -> None:
-        """Show nothing of a replay that begins."""
-
-    def at(self, now_ns: int, decisions: int) -> None:
-        """Show nothing of the instant that a replay has reached."""
-
     def note(self, text: str) -> None:
-        """Show no note."""
+        """Something worth reporting that changes or explains a result, not an error."""
 
 
-class Notes:
+class Notes(Watcher):
     """Notes on what changes or explains a result: shown at once, and kept for the summary and the report.
 
     Notes that concern only this process, such as where it resumed, go to the watcher directly: a summary must not

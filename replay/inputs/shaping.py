@@ -12,7 +12,7 @@ import numpy as np
 from bft.models import Curve, InputError, Job, JobTable
 from bft.models.tolerances import whole_above
 from bft.models.writing import duration
-from bft.replay.inputs.notes import NoteTaker
+from bft.replay.inputs.notes import Watcher
 from bft.replay.options.options import Options
 from bft.replay.pools import Pool
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
@@ -24,7 +24,7 @@ HOUR_S = 3600.0
 MAX_NAMED = 5
 
 
-def shaped(jobs: JobTable, options: Options, notes: NoteTaker) -> JobTable:
+def shaped(jobs: JobTable, options: Options, notes: Watcher) -> JobTable:
     """The jobs as the options want them; a note for each option that changes them.
 
     First --unit-memory leaves out sizes whose units have too little memory together. Then, in this order: --repeat,
@@ -68,7 +68,7 @@ def shaped(jobs: JobTable, options: Options, notes: NoteTaker) -> JobTable:
     late = next((job for job in jobs if job.tsub_ns > LAST_NS), None)
     if late is not None:
         raise InputError(
-            "would be submitted after the year 2200: --repeat, --arrival or --scale-arrivals spread jobs too far",
+            "would be submitted after the year 2200: $repeat, $arrival or $scale_arrivals spread jobs too far",
             file=jobs.source or None,
             job=late.name,
         )
@@ -121,15 +121,14 @@ def spread(jobs: JobTable, factor: float) -> JobTable:
     return jobs.at([first + round((job.tsub_ns - first) * exact) for job in jobs])
 
 
-def _with_memory(jobs: JobTable, gib: float | None, notes: NoteTaker) -> JobTable:
+def _with_memory(jobs: JobTable, gib: float | None, notes: Watcher) -> JobTable:
     """The jobs with only those of their sizes whose units have as much memory together as the job needs."""
     needing = sum(bool(job.total_memory_gib) for job in jobs)
-    if not needing:
-        return jobs
-    if gib is None:
-        notes.note(
-            f"{needing:,} jobs state total_memory_gib, which counts with --unit-memory only"
-        )
+    if gib is None or not needing:
+        if needing:
+            notes.note(
+                f"{needing:,} jobs state total_memory_gib, which counts with --unit-memory only"
+            )
         return jobs
     made = [_fitting(job, gib, jobs.source) for job in jobs]
     fewer = sum(
@@ -143,30 +142,26 @@ def _with_memory(jobs: JobTable, gib: float | None, notes: NoteTaker) -> JobTabl
 
 def _fitting(job: Job, gib: float, source: str) -> Job:
     """The job with those of its sizes that have the memory it needs, on units of `gib` each."""
-    needed = job.total_memory_gib
-    if not needed:
-        return job
-    what = f"needs {needed:g} GiB, and {job.jmax} units (Jmax) of {gib:g} GiB (--unit-memory) have less"
-    large, column = None, "total_memory_gib"
+    needed, column = job.total_memory_gib or 0.0, "total_memory_gib"
+    what = f"needs {needed:g} GiB, and {job.jmax} units (Jmax) of {gib:g} GiB ($unit_memory_gib) have less"
     try:
-        large = job.between(whole_above(needed / gib), job.jmax)
+        large = job.between(whole_above(needed / gib), job.jmax) if needed else job
     except InputError as error:
-        what = f"{error.what}: {needed:g} GiB of memory in all, --unit-memory {gib:g} a unit"
-        column = error.column or column
+        large, column = None, error.column or column
+        what = f"{error.what}: {needed:g} GiB of memory in all, $unit_memory_gib {gib:g} a unit"
     if large is None:
         raise InputError(what, file=source or None, column=column, job=job.name)
     return large
 
 
-def _capped(jobs: JobTable, units: int, notes: NoteTaker) -> JobTable:
+def _capped(jobs: JobTable, units: int, notes: Watcher) -> JobTable:
     large = [job for job in jobs if job.jmax > units]
-    if not large:
-        notes.note(f"--cap-units {units} changes nothing: no job can use more")
-        return jobs
     fixed = sum(job.jmin == job.jmax for job in large)
     same = f"; {fixed:,} of them have one size and keep their duration" if fixed else ""
     notes.note(
         f"--cap-units {units}: {len(large):,} of {len(jobs):,} jobs could use more units{same}"
+        if large
+        else f"--cap-units {units} changes nothing: no job can use more"
     )
     made = (capped(job, units) if job.jmax > units else job for job in jobs)
     return replace(jobs, jobs=tuple(made))
@@ -183,7 +178,7 @@ def apart(nanoseconds: int) -> str:
 
 
 def fit_sizes(
-    jobs: JobTable, pools: Sequence[Pool], options: Options, notes: NoteTaker
+    jobs: JobTable, pools: Sequence[Pool], options: Options, notes: Watcher
 ) -> tuple[JobTable, Sequence[Pool], tuple[str, ...]]:
     """Deal with jobs that need more units than are ever idle at once, as --oversized says.
 
@@ -217,7 +212,7 @@ def fit_sizes(
                 what,
                 file=jobs.source or None,
                 column="Jreq" if rigid else "Jmin",
-                hint="--oversized skip leaves them out, --oversized cap runs them on what there is",
+                hint="$oversized skip leaves them out, $oversized cap runs them on what there is",
             )
         if mode == "skip":
             never_run += [made[each].name for each in large]

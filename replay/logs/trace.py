@@ -323,7 +323,7 @@ def _window(
             if start < OPEN
             else "no job tells when the observation began",
             file=asked.source or None,
-            hint=f"--from and --to set it; {account.losses()}".removesuffix("; "),
+            hint=f"$begin and $end set it; {account.losses()}".removesuffix("; "),
         )
     return Window(start, end, starts, ends, log)
 

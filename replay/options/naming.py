@@ -117,15 +117,16 @@ def different_inputs(
     phrases = []
     worlds = [_world(summary) for summary in summaries]
     for what in dict.fromkeys(key for world in worlds for key in world):
-        values = [world.get(what) for world in worlds]
-        other = next(
-            (place for place, each in enumerate(values) if each != values[0]), None
-        )
+        values = [
+            "none" if world.get(what) is None else str(world[what]) for world in worlds
+        ]
+        other = next((k for k, each in enumerate(values) if each != values[0]), None)
         if other is not None:
-            first, second = _shown(values[0]), _shown(values[other])
-            phrases.append(
-                f"{what} ({first} in {names[0]}, {second} in {names[other]})"
+            first, second = (
+                f"{values[0]} in {names[0]}",
+                f"{values[other]} in {names[other]}",
             )
+            phrases.append(f"{what} ({first}, {second})")
     return phrases
 
 
@@ -133,27 +134,18 @@ def _world(summary: Mapping[str, Any]) -> dict[str, Any]:
     """The trace and the jobs of a run, as what they are called and what identifies them."""
     options, inputs = summary["options"], summary["inputs"]
     digests = inputs.get("digests_sha256", {})
-    counts = {
+    world = {
+        # Twelve digits of a digest tell files apart.
+        field.flag: f"SHA-256 {digests[name][:12]}"
+        if name in digests
+        else options.get(name)
+        for name, field in FIELDS.items()
+        if field.section in (INPUT, JOBS) and name not in _NOT_THE_WORLD
+    }
+    if any(options.get(name) for name in _DRAWN):
+        world["--seed"] = options.get("seed")
+    return world | {
         "number of nodes": inputs["trace"].get("nodes"),
         "number of jobs": inputs["jobs"].get("count"),
         "load of the generated jobs": inputs["jobs"].get("generated_load"),
     }
-    world: dict[str, Any] = {}
-    for name, field in FIELDS.items():
-        if field.section not in (INPUT, JOBS) or name in _NOT_THE_WORLD:
-            continue
-        value = options.get(name)
-        if field.input_file and value is not None:
-            value = f"SHA-256 {digests[name]}" if name in digests else value
-        world[field.flag] = value
-    if any(options.get(name) for name in _DRAWN):
-        world["--seed"] = options.get("seed")
-    return world | counts
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return "none"
-    text = str(value)
-    # Twelve digits of a digest tell files apart.
-    return text[:20] if text.startswith("SHA-256 ") else text

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, replace
-from functools import cache, cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from bft.models import InputError, Objective
 from bft.models.checks import cluster_kinds, refuse_unknown
+from bft.models.errors import FLAGS, naming_options
 from bft.models.option_fields import Condition, OptionField, option_fields
 from bft.models.searches.workload_api import Workload, make_workload, takes
 from bft.replay.engine.rules import Interference, Rules
@@ -26,6 +27,59 @@ if TYPE_CHECKING:
     from bft.replay.policies.registry import PolicyType
 
 _PUBLISHED = Condition(lambda run, _: False, "with --compat reference")
+
+
+def _fields() -> dict[str, OptionField]:
+    tables = (OptionTable, Rules, SolverOptions)
+    known = {
+        name: each for table in tables for name, each in option_fields(table).items()
+    }
+    limit = replace(known["time_limit_s"], default=DECISION_LIMIT_S, shown="")
+    known["time_limit_s"] = limit
+    for name in {name for _, sets in DEFAULTS for name in sets}:
+        known[name] = replace(known[name], varies=True, shown=_shown(known[name]))
+    return known
+
+
+def _shown(field: OptionField) -> str:
+    """Describe a default that follows from other options."""
+    texts = [_plain(field.default)]
+    for condition, sets in DEFAULTS:
+        if field.name in sets:
+            others = (
+                f"--{name} {' or '.join(of)}".rstrip() for name, of in condition.items()
+            )
+            texts.append(f"with {', '.join(others)} {_plain(sets[field.name])}")
+    return "; ".join(texts)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, tuple):
+        return ",".join(f"{size}:{spent:g}" for size, spent in value) or "0"
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+# Every option by its flat name, in the order in which they are reported.
+FIELDS = _fields()
+FLAGS.update({name: field.flag for name, field in FIELDS.items()})
+
+
+def defaults(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the default of each option by flat name, given the values of others."""
+    from bft.replay.policies.registry import policy_type
+
+    found = {name: each.default for name, each in FIELDS.items()}
+    for condition, sets in reversed(DEFAULTS):
+        # Without values any one meets the condition.
+        if all(
+            stated.get(name) in of if of else stated.get(name) is not None
+            for name, of in condition.items()
+        ):
+            found |= {name: FIELDS[name].checked(value) for name, value in sets.items()}
+    rigid = policy_type(stated.get("policy", found["policy"])).kind.rigid
+    return found | {"oversized": "refuse" if rigid else "skip"}
 
 
 @dataclass(frozen=True, init=False)
@@ -48,7 +102,7 @@ class Options(OptionTable):
     ------
     InputError
         For an unknown name, when a value is not allowed, or does not go with another; names the option as the command
-        line does.
+        line does, and in `bft.replay` and the like as its argument.
 
     Examples
     --------
@@ -59,56 +113,30 @@ class Options(OptionTable):
     Traceback (most recent call last):
     bft.models.errors.InputError: -Tfwd: expected a number of seconds > 0 and at most 1e+09, not -1
     >>> options = Options(policy="fifo", tfwd_s=30)
-    >>> options.policy_type.kind.rigid, list(options.ineffective())
+    >>> options.policy_type.kind.rigid, list(options.notes())
     (True, ['-Tfwd has no effect with --policy fifo'])
     """
 
     def __init__(self, **stated: Any) -> None:
-        known = self.known()
-        refuse_unknown(stated, known)
+        refuse_unknown(stated, FIELDS)
         given = {
-            name: known[name].checked(value)
+            name: FIELDS[name].checked(value)
             for name, value in stated.items()
             if value is not None
         }
-        values = {**defaults(known, given), **given}
-        parts: dict[str, Any] = {"rules": Rules, "solver": SolverOptions}
-        for part, kind in parts.items():
-            values[part] = kind(
-                **{name: values.pop(name) for name in option_fields(kind)}
-            )
-        for name, value in values.items():
-            object.__setattr__(self, name, value)  # frozen, and not yet handed out
-        self._check_together()
-
-    def _check_together(self) -> None:
-        """Refuse what does not go together, and constants that do not fit."""
-        conflict = next(conflicts(self), None)
-        if conflict is not None:
+        values = defaults(given) | given
+        rules = {name: values[name] for name in option_fields(Rules)}
+        solver = {name: values[name] for name in option_fields(SolverOptions)}
+        # The dataclass is frozen, and not yet handed out.
+        vars(self).update(values, rules=Rules(**rules), solver=SolverOptions(**solver))
+        for conflict in conflicts(self):
             raise InputError(conflict)
         self.policy_type.parse(self.constants, list(self.settings()))
         self.make_workload()
 
-    @classmethod
-    def known(cls) -> Mapping[str, OptionField]:
-        """Return what is known of every option, by flat name; those of rules and solver come last."""
-        table: Any = cls  # mypy takes no class for hashable
-        return _known(table)
-
     def flat(self) -> dict[str, Any]:
         """Every option by its flat name, as summary.json records it."""
-        values = {**vars(self), **_values(self.rules), **_values(self.solver)}
-        return {name: values[name] for name in self.known()}
-
-    def changed(self) -> dict[str, str]:
-        """Options that differ from their defaults: their flags on the command line, by flat name."""
-        values, known = self.flat(), self.known()
-        usual = defaults(known, values)
-        return {
-            name: known[name].flag
-            for name, value in values.items()
-            if value != usual[name]
-        }
+        return {name: getattr(self, name) for name in FIELDS}
 
     @property
     def published(self) -> bool:
@@ -125,7 +153,9 @@ class Options(OptionTable):
     @property
     def policy_type(self) -> PolicyType:
         """What is known of the policy before one is made."""
-        return _policy_type(self.policy)
+        from bft.replay.policies.registry import policy_type
+
+        return policy_type(self.policy)
 
     @property
     def solves(self) -> bool:
@@ -140,9 +170,10 @@ class Options(OptionTable):
 
     def settings(self, interference: Interference | None = None) -> dict[str, Any]:
         """Return what the run lets its policy know: fields of these names are filled from it, and --set cannot."""
-        values = self.flat()
         settings = {
-            name: values[name] for name, each in self.known().items() if each.for_policy
+            name: getattr(self, name)
+            for name, each in FIELDS.items()
+            if each.for_policy
         }
         return settings | {
             "objective": Objective.of(self.objective),
@@ -176,16 +207,19 @@ class Options(OptionTable):
     def ineffective(self, *, refused: bool = False) -> Iterator[str]:
         """Yield a sentence for each option that is stated and changes nothing, in the order of the options.
 
-        With `refused` only for those that nobody can have meant.
+        With `refused` only for those that nobody can have meant. Options are named as in an error, `$tfwd_s`.
         """
-        known, values = self.known(), self.flat()
-        for name in self.changed():
-            each = known[name]
+        values = self.flat()
+        usual = defaults(values)
+        for name, each in FIELDS.items():
+            if values[name] == usual[name]:
+                continue
             applies = each.published or not self.published
             conditions = each.conditions if applies else (_PUBLISHED,)
             unmet = next((c for c in conditions if not c.holds(self, name)), None)
             if unmet is not None and (unmet.refused or not refused):
-                yield f"{each.flag} has no effect {unmet.otherwise.format_map(values)}"
+                otherwise = unmet.otherwise.format_map(values)
+                yield f"${name} has no effect {otherwise}"
 
     def notes(self) -> Iterator[str]:
         """Yield notes on what changes the result, once the policy can be made and its backend used here.
@@ -195,32 +229,26 @@ class Options(OptionTable):
         InputError
             When the policy does not accept its constants, or the backend cannot be used on this machine.
         """
-        kind = self.kind
+        kind, solver, grams = self.kind, self.solver, self.co2_per_kwh or 0.0
         if self.solves:
-            _check_backend(self.solver.backend)
-        yield from self.ineffective()
-        if self.solver.verify and self.policy == "milp-sharing":
-            yield (
-                "--verify checks only decisions in which nobody may share: the exact dynamic programme cannot do others"
-            )
-        solver = self.solver
+            _check_backend(solver.backend)
+        yield from map(naming_options, self.ineffective())
         own = "--gap" if solver.gap > 0 else "--strict-reference"
         canonical = solver.ties == "canonical" and solver.backend != "exact"
-        if self.solves and solver.keeps_own_answers and canonical:
-            yield f"--ties canonical has no effect with {own}: the solver's own answers count, and differ by backend"
-        if 0 < (self.co2_per_kwh or 0.0) < 1:
-            yield (
-                f"--co2-per-kwh {self.co2_per_kwh:g} is less than any grid emits: are these kilograms? It is in grams, "
-                f"and {self.co2_per_kwh:g} kg are {1000 * (self.co2_per_kwh or 0.0):g}"
-            )
-        if kind.clairvoyant and not self.policy_type.kind.clairvoyant:
-            yield f"--objective {self.objective} sees each job's true remaining work, which no scheduler knows"
-
-
-def _policy_type(name: str) -> PolicyType:
-    from bft.replay.policies.registry import policy_type
-
-    return policy_type(name)
+        sentences = {
+            "--verify checks only decisions in which nobody may share: the exact dynamic programme cannot do others": (
+                solver.verify and self.policy == "milp-sharing"
+            ),
+            f"--ties canonical has no effect with {own}: the solver's own answers count, and differ by backend": (
+                self.solves and solver.keeps_own_answers and canonical
+            ),
+            f"--co2-per-kwh {grams:g} is less than any grid emits: are these kilograms? It is in grams, and {grams:g} "
+            f"kg are {1000 * grams:g}": 0 < grams < 1,
+            f"--objective {self.objective} sees each job's true remaining work, which no scheduler knows": (
+                kind.clairvoyant and not self.policy_type.kind.clairvoyant
+            ),
+        }
+        yield from (sentence for sentence, holds in sentences.items() if holds)
 
 
 def _check_backend(name: str) -> None:
@@ -231,146 +259,103 @@ def _check_backend(name: str) -> None:
         return
     usable = ", ".join(each for each in backend_names() if describe(each).available)
     raise InputError(
-        f"--backend {name} is not available here ({state.licence}); there are {usable}",
+        f"$backend {name} is not available here ({state.licence}); there are {usable}",
         hint=state.how_to_get,
     )
-
-
-@cache
-def _known(table: Any) -> Mapping[str, OptionField]:
-    known = {
-        **option_fields(table),
-        **option_fields(Rules),
-        **option_fields(SolverOptions),
-    }
-    known["time_limit_s"] = replace(
-        known["time_limit_s"], default=DECISION_LIMIT_S, shown=""
-    )
-    for name in dict.fromkeys(name for _, sets in DEFAULTS for name in sets):
-        known[name] = replace(known[name], varies=True, shown=_shown(known[name]))
-    return known
-
-
-def _values(part: Rules | SolverOptions) -> dict[str, Any]:
-    return {each.name: getattr(part, each.name) for each in fields(part)}
-
-
-def defaults(
-    known: Mapping[str, OptionField], values: Mapping[str, Any]
-) -> dict[str, Any]:
-    """Return the default of each option by flat name, given the values of others."""
-    found = {name: each.default for name, each in known.items()}
-    for condition, sets in reversed(DEFAULTS):
-        if all(_is(values.get(name), of) for name, of in condition.items()):
-            found |= {name: known[name].checked(value) for name, value in sets.items()}
-    policy = values.get("policy") or found["policy"]
-    rigid = _policy_type(policy).kind.rigid
-    return found | {"oversized": "refuse" if rigid else "skip"}
-
-
-def _is(value: Any, one_of: tuple[str, ...]) -> bool:
-    return value in one_of if one_of else value is not None
-
-
-def _shown(each: OptionField) -> str:
-    """Describe a default that follows from other options."""
-    texts = [_plain(each.default)]
-    for condition, sets in DEFAULTS:
-        if each.name in sets:
-            others = ", ".join(
-                " ".join((f"--{name}", " or ".join(of))).rstrip()
-                for name, of in condition.items()
-            )
-            texts.append(f"with {others} {_plain(sets[each.name])}")
-    return "; ".join(texts)
-
-
-def _plain(value: Any) -> str:
-    if isinstance(value, bool):
-        return "on" if value else "off"
-    if isinstance(value, tuple):
-        return ",".join(f"{size}:{spent:g}" for size, spent in value) or "0"
-    return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-# Every option by its flat name, in the order in which they are reported.
-FIELDS = Options.known()
-
-
-# The formulation in which two jobs may share units.
-_SHARING = "items"
 
 
 def conflicts(o: Options) -> Iterator[str]:
     """Yield a sentence for each combination of options that nobody can have meant."""
     policy, kind = o.policy, o.policy_type.kind
-    if o.jobs is not None and (o.job_bounds is not None or o.job_curves is not None):
-        yield "give either --jobs or the pair -bdfn and -scfn"
-    if (o.job_bounds is None) != (o.job_curves is None):
-        stated, missing = (
-            ("-bdfn", "-scfn") if o.job_curves is None else ("-scfn", "-bdfn")
-        )
-        yield f"{stated} needs {missing} with it: a published job set is a pair of tables"
-    if o.arrival is not None and o.scale_arrivals != 1:
-        yield "give either --arrival, new instants of submission, or --scale-arrivals, the same further apart"
-    if o.cluster is not None and o.node_trace is not None:
-        yield "give either -ndmap, a node trace, or --cluster, nodes that are always idle"
-    if o.cluster is not None and o.published:
-        yield "the published replayer knows no fixed clusters: leave out --cluster or --compat"
-    if o.cluster is not None and o.rules.harms:
-        yield "--return-time and --reserve are about nodes that host jobs take back; with --cluster there are none"
-    if o.cluster is not None and o.jobs is None:
-        yield "--cluster needs jobs: --jobs FILE, with --jobs-format where it is not the native one"
-    if o.xi is None and kind.shares:
-        yield f"--policy {policy} shares units and needs --xi FILE: what sharing costs"
-    if o.xi is not None and o.published:
-        yield "the published replayer knows no sharing: leave out --xi or --compat"
-    if o.xi is not None and "interference" not in o.policy_type.settings:
-        yield f"--policy {policy} shares nothing, so it takes no --xi"
-    if o.published and (o.rules.max_jobs == 0 or policy not in ("milp", "equal-share")):
-        yield "the published replayer knows --policy milp and equal-share, and -maxJ from 1 on"
-    if o.preset is not None and (policy != "milp" or o.compat is not None):
-        yield f"--preset {o.preset} is for --policy milp, without --xi and --compat"
-    if o.workload is not None and o.published:
-        yield "the published replayer knows no jobs that depend on others: leave out --workload or --compat"
-    if o.kinds is not None or cluster_kinds(o.cluster):
-        yield from _with_kinds(o)
-    if o.compat == "lucid" and policy not in CONSTANTS["lucid"]:
-        yield f"--compat lucid is for --policy {', '.join(CONSTANTS['lucid'])}, not {policy}"
-    if o.compat in POLLUX_READING and o.jobs_format != "pollux":
-        yield f"--compat {o.compat} is for --jobs-format pollux, not {o.jobs_format}"
+    pair = (
+        ("$job_bounds", "$job_curves")
+        if o.job_curves is None
+        else ("$job_curves", "$job_bounds")
+    )
+    sentences = {
+        "give either $jobs or the pair $job_bounds and $job_curves": o.jobs is not None
+        and (o.job_bounds is not None or o.job_curves is not None),
+        f"{pair[0]} needs {pair[1]} with it: a published job set is a pair of tables": (
+            (o.job_bounds is None) != (o.job_curves is None)
+        ),
+        "give either $arrival, new instants of submission, or $scale_arrivals, the same further apart": (
+            o.arrival is not None and o.scale_arrivals != 1
+        ),
+        "give either $node_trace, a node trace, or $cluster, nodes that are always idle": (
+            o.cluster is not None and o.node_trace is not None
+        ),
+        "the published replayer knows no fixed clusters: leave out $cluster or $compat": (
+            o.cluster is not None and o.published
+        ),
+        "$return_time_s and $reserve are about nodes that host jobs take back; with $cluster there are none": (
+            o.cluster is not None and o.rules.harms
+        ),
+        "$cluster needs jobs: $jobs FILE, with $jobs_format where it is not the native one": (
+            o.cluster is not None and o.jobs is None
+        ),
+        f"$policy {policy} shares units and needs $xi FILE: what sharing costs": (
+            o.xi is None and kind.shares
+        ),
+        "the published replayer knows no sharing: leave out $xi or $compat": (
+            o.xi is not None and o.published
+        ),
+        f"$policy {policy} shares nothing, so it takes no $xi": (
+            o.xi is not None and "interference" not in o.policy_type.settings
+        ),
+        "the published replayer knows $policy milp and equal-share, and $max_jobs from 1 on": (
+            o.published
+            and (o.rules.max_jobs == 0 or policy not in ("milp", "equal-share"))
+        ),
+        f"$preset {o.preset} is for $policy milp, without $xi and $compat": (
+            o.preset is not None and (policy != "milp" or o.compat is not None)
+        ),
+        "the published replayer knows no jobs that depend on others: leave out $workload or $compat": (
+            o.workload is not None and o.published
+        ),
+        **_with_kinds(o),
+        f"$compat lucid is for $policy {', '.join(CONSTANTS['lucid'])}, not {policy}": (
+            o.compat == "lucid" and policy not in CONSTANTS["lucid"]
+        ),
+        f"$compat {o.compat} is for $jobs_format pollux, not {o.jobs_format}": (
+            o.compat in POLLUX_READING and o.jobs_format != "pollux"
+        ),
+    }
+    yield from (sentence for sentence, holds in sentences.items() if holds)
     if o.solves:
         yield from _with_the_solver(o)
     yield from o.ineffective(refused=True)
 
 
-def _with_kinds(o: Options) -> Iterator[str]:
-    """Yield what does not go with several kinds of units."""
-    kinds = "--kinds" if o.kinds is not None else "a --cluster of kinds"
-    if o.kinds is not None and o.cluster is not None:
-        yield "--kinds is for a node trace; a cluster names the kinds itself: --cluster 6x4:t4+2x8:a100"
-    if not o.policy_type.kind.kinds:
-        yield f"--policy {o.policy} knows no kinds of units; with {kinds} choose one that does, such as milp or sia"
-    for stated, flag in (
-        (o.compat in ("reference", "lucid"), f"--compat {o.compat}"),
-        (o.xi is not None, "--xi"),
-        (o.workload is not None, "--workload"),
-        (o.curves != "known", f"--curves {o.curves}"),
-        (o.rules.admission == "deadline", "--admission deadline"),
-        (
-            o.solver.formulation not in ("auto", "modes"),
-            f"--formulation {o.solver.formulation}",
+def _with_kinds(o: Options) -> dict[str, bool]:
+    """Return what does not go with several kinds of units, and whether it is so."""
+    if o.kinds is None and not cluster_kinds(o.cluster):
+        return {}
+    kinds = "$kinds" if o.kinds is not None else "a $cluster of kinds"
+    others = {
+        f"$compat {o.compat}": o.compat in ("reference", "lucid"),
+        "$xi": o.xi is not None,
+        "$workload": o.workload is not None,
+        f"$curves {o.curves}": o.curves != "known",
+        "$admission deadline": o.rules.admission == "deadline",
+        f"$formulation {o.solver.formulation}": (
+            o.solver.formulation not in ("auto", "modes")
         ),
-        (o.oversized == "cap", "--oversized cap"),
-        (o.cap_units is not None, "--cap-units"),
-        (o.rules.harms, "--return-time and --reserve"),
-        (
-            o.node_trace is None and o.cluster is None,
-            "the bundled trace: -ndmap FILE names another",
+        "$oversized cap": o.oversized == "cap",
+        "$cap_units": o.cap_units is not None,
+        "$return_time_s and $reserve": o.rules.harms,
+        "the bundled trace: $node_trace FILE names another": (
+            o.node_trace is None and o.cluster is None
         ),
-    ):
-        if stated:
-            yield f"{kinds} does not go with {flag}"
+    }
+    return {
+        "$kinds is for a node trace; a cluster names the kinds itself: $cluster 6x4:t4+2x8:a100": (
+            o.kinds is not None and o.cluster is not None
+        ),
+        f"$policy {o.policy} knows no kinds of units; with {kinds} choose one that does, such as milp or sia": (
+            not o.policy_type.kind.kinds
+        ),
+        **{f"{kinds} does not go with {what}": holds for what, holds in others.items()},
+    }
 
 
 def _with_the_solver(o: Options) -> Iterator[str]:
@@ -381,19 +366,16 @@ def _with_the_solver(o: Options) -> Iterator[str]:
 
     shares, solver = o.xi is not None, o.solver
     formulation = solver.formulation
-    if shares and formulation not in ("auto", _SHARING):
-        yield f"--formulation {formulation} knows no sharing; with --xi choose {_SHARING}"
+    if shares and formulation not in ("auto", "items"):
+        yield f"$formulation {formulation} knows no sharing; with $xi choose items"
     if formulation == "auto":
-        formulation = (
-            "node" if solver.strict_reference else "items" if shares else "modes"
-        )
+        shared = "items" if shares else "modes"
+        formulation = "node" if solver.strict_reference else shared
     if solver.backend == "auto":
         return
     try:
-        formulations = listed(solver.backend).formulations
+        if formulation not in listed(solver.backend).formulations:
+            others = ", ".join(able(formulation))
+            yield f"$backend {solver.backend} cannot solve formulation {formulation}; choose one of {others}"
     except ProblemError as error:  # another package's, which is broken
         yield str(error)
-    else:
-        if formulation not in formulations:
-            others = ", ".join(able(formulation))
-            yield f"--backend {solver.backend} cannot solve formulation {formulation}; choose one of {others}"

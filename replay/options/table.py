@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from bft.models.checks import (
     Arrival,
@@ -47,9 +47,6 @@ from bft.replay.options.presets import (
 )
 from bft.replay.policies.solver import SolverOptions
 
-if TYPE_CHECKING:
-    pass
-
 _FILE: Check = Maybe(Text())
 
 
@@ -60,16 +57,16 @@ def _policies() -> Iterator[str]:
     return each_policy_name()
 
 
-def _given(name: str, flag: str, *, refused: bool = False) -> Condition:
+def _given(name: str, *, refused: bool = False) -> Condition:
     """Return the condition that another option is given."""
     return Condition(
-        lambda run, _: getattr(run, name) is not None, f"without {flag}", refused
+        lambda run, _: getattr(run, name) is not None, f"without ${name}", refused
     )
 
 
 _TRACE_OF_NODES = Condition(
     lambda run, _: run.cluster is None,
-    "with --cluster, whose nodes are idle from the first submit on",
+    "with $cluster, whose nodes are idle from the first submit on",
 )
 _OWN_TRACE = Condition(
     lambda run, _: run.node_trace is not None,
@@ -80,24 +77,22 @@ _PART_OF_TRACE = Condition(
     "on the bundled trace, which is used whole",
 )
 _POLLUX_JOBS = Condition(
-    lambda run, _: run.jobs_format == "pollux", "without --jobs-format pollux"
+    lambda run, _: run.jobs_format == "pollux", "without $jobs_format pollux"
 )
 _DEADLINES_COUNT = Condition(
-    lambda run, _: run.deadline_boost > 1, "without --deadline-boost"
+    lambda run, _: run.deadline_boost > 1, "without $deadline_boost"
 )
 _MEMORY_COUNTS = Condition(
     lambda run, _: run.xi is not None and run.unit_memory_gib is not None,
-    "without --xi and --unit-memory",
+    "without $xi and $unit_memory_gib",
     refused=True,
 )
 _DRAWN = Condition(
     lambda run, name: name in run.policy_type.settings or run.draws,
-    "with --policy {policy}, without --shuffle-submits, --arrival and --workload",
+    "with $policy {policy}, without $shuffle_submits, $arrival and $workload",
 )
-_SHARED = _given("xi", "--xi")
-_RETURN_TIME = Condition(
-    lambda run, _: run.rules.return_time_s is not None, "without --return-time"
-)
+_SHARED = _given("xi")
+_RETURN_TIME = _given("return_time_s")
 
 
 @dataclass(frozen=True, init=False)
@@ -153,7 +148,7 @@ class OptionTable:
         "native",
         help="What --jobs is written as.",
         section=JOBS,
-        conditions=(_given("jobs", "--jobs", refused=True),),
+        conditions=(_given("jobs", refused=True),),
         published=True,
     )
     applications: str | None = option(
@@ -287,7 +282,7 @@ class OptionTable:
         section=INPUT,
         metavar="CLASS",
         shown="all",
-        conditions=(_TRACE_OF_NODES, _given("node_trace", "-ndmap", refused=True)),
+        conditions=(_TRACE_OF_NODES, _given("node_trace", refused=True)),
     )
     kinds: str | None = option(
         "--kinds",
@@ -427,7 +422,7 @@ class OptionTable:
         0.5,
         help="Least share of its goodput that a job keeps with a smaller batch.",
         section=SHARING,
-        conditions=(_given("memory_table", "--memory-table"),),
+        conditions=(_given("memory_table"),),
     )
     forbid: tuple[tuple[str, str], ...] = option(
         "--forbid",
@@ -477,7 +472,7 @@ class OptionTable:
         section=OUTPUT,
         metavar="GRAMS",
         shown="not reported",
-        conditions=(_given("node_watts", "--node-watts", refused=True),),
+        conditions=(_given("node_watts", refused=True),),
     )
     host_price: float | None = option(
         "--host-price",

@@ -41,28 +41,28 @@ def _threaded(backend: str) -> bool:
 
 
 _SOLVES = Condition(
-    lambda run, _: "solver" in run.policy_type.settings, "with --policy {policy}"
+    lambda run, _: "solver" in run.policy_type.settings, "with $policy {policy}"
 )
 _NODE = Condition(
     lambda run, _: run.solver.formulation in ("auto", "node"),
-    "without --formulation node",
+    "without $formulation node",
     refused=True,
 )
 _INEXACT = Condition(
     lambda run, _: run.solver.backend != "exact",
-    "with --backend exact",
+    "with $backend exact",
 )
 _THREADED = Condition(
     lambda run, _: _threaded(run.solver.backend),
-    "with --backend {backend}, which uses one thread",
+    "with $backend {backend}, which uses one thread",
 )
 _OTHER_THAN_EXACT = Condition(
     lambda run, _: run.solver.backend != "exact",
-    "with --backend exact, which is what answers are verified by",
+    "with $backend exact, which is what answers are verified by",
 )
 _UNVERIFIED = Condition(
     lambda run, _: run.solver.keeps_own_answers or run.solver.ties == "solver",
-    "with --ties canonical, where every decision without sharing is verified anyway",
+    "with $ties canonical, where every decision without sharing is verified anyway",
 )
 
 

@@ -96,28 +96,28 @@ def check_writable(folder: Path, *, force: bool) -> None:
     if folder.exists() or folder.is_symlink():
         if not folder.is_dir():
             raise InputError(
-                "exists and is not a folder; choose another with --out", file=folder
+                "exists and is not a folder; choose another with $out", file=folder
             )
         if is_run(folder):
             if not force:
                 raise InputError(
-                    "holds an earlier run; --force replaces it, --out names another folder",
+                    "holds an earlier run; $force replaces it, $out names another folder",
                     file=folder,
                 )
         elif any(folder.iterdir()):
             raise InputError(
-                "is not empty and not a run directory, so it is left alone; choose another --out",
+                "is not empty and not a run directory, so it is left alone; choose another $out",
                 file=folder,
             )
     parent = existing(folder.parent)
     if not parent.is_dir():
         raise InputError(
-            "is not a folder, so none can be created in it; choose another --out",
+            "is not a folder, so none can be created in it; choose another $out",
             file=parent,
         )
     if not os.access(parent, os.W_OK | os.X_OK):
         raise InputError(
-            "no permission to write here; choose another --out", file=parent
+            "no permission to write here; choose another $out", file=parent
         )
 
 
@@ -197,7 +197,7 @@ def retire(old: Path, folder: Path) -> None:
 def cannot_write(folder: Path, error: OSError) -> InputError:
     """The error for a folder in which nothing can be created."""
     return InputError(
-        f"cannot write here: {error.strerror}; choose another --out", file=folder
+        f"cannot write here: {error.strerror}; choose another $out", file=folder
     )
 
 

@@ -358,8 +358,8 @@ def _from_frame(
         return _from_matrix(frame, skip_rows, sort)
     if skip_rows:
         raise InputError(
-            "--skip-rows counts the rows of a matrix, and this is none",
-            hint="trace cut --from leaves out the begin; --skip-rows 0 takes all of it",
+            "$skip_rows counts the rows of a matrix, and this is none",
+            hint="trace cut --from leaves out the begin; $skip_rows 0 takes all of it",
         )
     try:
         stated = _stated(metadata)
@@ -489,7 +489,7 @@ def _check_order(times: TimeArray) -> None:
         raise InputError(
             f"the rows are not in order of time: {later} follows {earlier}",
             row=row + 2,
-            hint="sort the file, or let --sort do it",
+            hint="sort the file, or let $sort do it",
         )
 
 

@@ -32,7 +32,7 @@ from bft.models import (
 )
 from bft.models.job_tables import FOR_POLICIES, is_misspelt, write_jobs
 from bft.replay.inputs.load import load
-from bft.replay.inputs.notes import Silent
+from bft.replay.inputs.notes import Watcher
 from bft.replay.options.options import Options
 
 TSUB = "2021-02-10T20:21:15Z"
@@ -810,7 +810,7 @@ def test_a_pair_in_reverse_order_is_an_error(tmp_path: Path) -> None:
 def test_one_of_the_pair_alone_is_an_error(tmp_path: Path, given_: str) -> None:
     bounds, _ = published(tmp_path, table({}))
     with pytest.raises(InputError, match=r"-(bdfn|scfn) needs -(bdfn|scfn) with it"):
-        load(Options(**{given_: str(bounds)}), Silent())
+        load(Options(**{given_: str(bounds)}), Watcher())
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------

@@ -13,7 +13,7 @@ from bft.models import JobTable, jobs_from_frame
 from bft.replay import Options
 from bft.replay.engine.loop import Replay
 from bft.replay.inputs.load import load
-from bft.replay.inputs.notes import Silent
+from bft.replay.inputs.notes import Watcher
 from bft.replay.options.presets import PRESETS
 from bft.replay.results.bounds import bounds_of
 from bft.replay.trace.node_trace import NodeTrace
@@ -25,7 +25,7 @@ OTHER_WINDOWS_S = (10.0, 30.0, 120.0, 300.0, 600.0)
 def bundled() -> tuple[NodeTrace, JobTable]:
     """The bundled trace, and more jobs than it has room for."""
     frame = generate_dnn_jobs(jobs=160, seed=5, first_submit="2021-02-10")
-    return load(Options(), Silent()).pools[0].trace, jobs_from_frame(
+    return load(Options(), Watcher()).pools[0].trace, jobs_from_frame(
         frame, source="generated"
     )
 
@@ -58,7 +58,7 @@ def test_so_it_is_on_the_real_log(reference: Path) -> None:
         node_count=64,
         skip_rows=1000,
     )
-    pool = load(options, Silent()).pools[0]
+    pool = load(options, Watcher()).pools[0]
     check_window(pool.trace, JobTable(tuple(pool.jobs)[:200]))
 
 

@@ -13,12 +13,12 @@ from click.testing import CliRunner
 
 from bft.models import InputError
 from bft.models.checks import whole
+from bft.models.errors import FLAGS
 from bft.models.option_fields import (
     COSTS,
     SECTIONS,
     Condition,
     OptionField,
-    option,
 )
 from bft.replay import EqualShare
 from bft.replay.cli.parameters import Command, stated_options, table_options
@@ -26,26 +26,29 @@ from bft.replay.cli.study_options import plan_of
 from bft.replay.options.options import FIELDS, Options
 from bft.replay.policies.registry import BUILT_IN, named, policy_type
 
-
-@dataclass(frozen=True, init=False)
-class WithCups(Options):
-    """The options, and one more: all that adding an option takes."""
-
-    cups: int = option(
-        "--cups",
-        whole(0),
-        3,
-        help="Cups of tea at a restart.",
-        section=COSTS,
-        metavar="CUPS",
-        conditions=(
-            Condition(
-                lambda run, _: run.policy_type.kind.rigid,
-                "with --policy {policy}, which drinks none",
-            ),
+CUPS = OptionField(
+    name="cups",
+    flags=("--cups",),
+    check=whole(0),
+    default=3,
+    help="Cups of tea at a restart.",
+    section=COSTS,
+    metavar="CUPS",
+    conditions=(
+        Condition(
+            lambda run, _: run.policy_type.kind.rigid,
+            "with $policy {policy}, which drinks none",
         ),
-        for_policy=True,
-    )
+    ),
+    for_policy=True,
+)
+
+
+@pytest.fixture
+def cups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One option more: all that adding an option takes."""
+    monkeypatch.setitem(FIELDS, "cups", CUPS)
+    monkeypatch.setitem(FLAGS, "cups", CUPS.flag)
 
 
 @dataclass
@@ -53,7 +56,6 @@ class Thirsty(EqualShare):
     cups: int = 0
 
 
-TABLE = WithCups.known()
 _PAGE = spec_from_file_location(
     "options_page", Path(__file__).parents[2] / "docs" / "options_page.py"
 )
@@ -64,26 +66,26 @@ _PAGE.loader.exec_module(PAGE)
 options_page = PAGE.options_page
 
 
+@pytest.mark.usefixtures("cups")
 def test_an_added_option_checks_itself_and_is_recorded() -> None:
     with pytest.raises(
         InputError, match="--cups: expected a whole number >= 0, not -1"
     ):
-        WithCups(cups=-1)
+        Options(cups=-1)
     with pytest.raises(InputError, match="unknown option 'cps'; did you mean 'cups'"):
-        WithCups(cps=1)
-    assert WithCups(cups=5, backend="exact").flat() == {
-        **Options(backend="exact").flat(),
-        "cups": 5,
-    }
+        Options(cps=1)
+    plain = Options(backend="exact").flat()
+    assert Options(cups=5, backend="exact").flat() == {**plain, "cups": 5}
 
 
+@pytest.mark.usefixtures("cups")
 def test_an_added_option_is_on_the_command_line_and_in_its_help() -> None:
     seen: dict[str, Any] = {}
 
     @click.command(cls=Command)
-    @table_options(TABLE)
+    @table_options(FIELDS)
     def drink(**given: Any) -> None:
-        seen.update(stated_options(TABLE, given))
+        seen.update(stated_options(FIELDS, given))
 
     assert (
         CliRunner()
@@ -92,7 +94,7 @@ def test_an_added_option_is_on_the_command_line_and_in_its_help() -> None:
         is None
     )
     assert (seen["cups"], seen["dedicated"]) == (5, False)
-    assert WithCups(**seen).cups == 5
+    assert Options(**seen).cups == 5
     assert (
         "expected a whole number >= 0"
         in CliRunner().invoke(drink, ["--cups", "-1"]).output
@@ -103,25 +105,27 @@ def test_an_added_option_is_on_the_command_line_and_in_its_help() -> None:
     assert "Cups of tea at a restart.  [default: 3]" in costs
 
 
+@pytest.mark.usefixtures("cups")
 def test_an_added_option_without_effect_gets_a_note_and_a_row_of_the_reference() -> (
     None
 ):
-    assert list(WithCups(cups=5).ineffective()) == [
+    assert list(Options(cups=5).notes()) == [
         "--cups has no effect with --policy milp, which drinks none"
     ]
-    assert list(WithCups(cups=5, policy="fifo").ineffective()) == []
-    assert list(WithCups().ineffective()) == []
+    assert list(Options(cups=5, policy="fifo").notes()) == []
+    assert list(Options().notes()) == []
     row = "| `--cups` | `cups` | `3` | with --policy NAME, which drinks none; with --compat reference |"
-    assert row in options_page(TABLE).splitlines()
+    assert row in options_page(FIELDS).splitlines()
 
 
+@pytest.mark.usefixtures("cups")
 def test_an_added_option_fills_the_field_of_a_policy() -> None:
     with named("thirsty", Thirsty):
-        policy = WithCups(cups=5, policy="thirsty").make_policy()
+        policy = Options(cups=5, policy="thirsty").make_policy()
         assert isinstance(policy, Thirsty)
         assert policy.cups == 5
         with pytest.raises(InputError, match="has no option 'cups'"):
-            WithCups(policy="thirsty", policy_options=(("cups", "7"),))
+            Options(policy="thirsty", policy_options=(("cups", "7"),))
 
 
 @pytest.fixture(scope="module")

@@ -308,7 +308,6 @@ def test_a_preset_fills_in_what_is_not_given() -> None:
     best = Options(preset="best")
     assert (best.tfwd_s, best.rules.max_jobs, best.solver.backend) == (60.0, 0, "auto")
     assert best.objective == "power:0.5+ageing:60:2"
-    assert best.changed() == {"preset": "--preset"}
     some = Options(preset="best", tfwd_s=10, backend="cbc", max_jobs=None)
     assert (some.tfwd_s, some.rules.max_jobs, some.solver.backend) == (10.0, 0, "cbc")
     assert some.objective == best.objective
@@ -328,9 +327,6 @@ def test_what_is_not_stated_keeps_its_default() -> None:
     )
     assert stated.rules == Rules(max_jobs=0, min_interval_s=5)
     assert stated.solver == SolverOptions("highs", time_limit_s=10)
-    assert stated.changed() == {
-        "jobs": "--jobs", "cluster": "--cluster", "min_interval_s": "--min-interval", "backend": "--backend"
-    }  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -212,7 +212,7 @@ def test_a_draft_that_a_killed_run_left_is_removed_and_nothing_else(here: Path) 
     ]
     for name in mine:
         Path(name).mkdir()
-    for name in ("run.checkpoint.zip.bak", ".run.checkpoint.zip.draft-0123abcd"):
+    for name in ("run.checkpoint.zip.bak", ".run.checkpoint.zip.draft"):
         Path(name).write_text("")
     assert run(ARGS) == 0
     assert names(here) == sorted([*mine, "run", "run.checkpoint.zip.bak"])

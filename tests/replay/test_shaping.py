@@ -15,7 +15,7 @@ from bft.models import Curve, InputError, Job, JobTable, jobs_to_frame
 from bft.models.tables import write_parquet
 from bft.replay import Options, always_idle, write_trace
 from bft.replay.cli.main import run
-from bft.replay.inputs.notes import Notes, Silent
+from bft.replay.inputs.notes import Notes, Watcher
 from bft.replay.inputs.shaping import (
     repeated,
     shaped,
@@ -76,7 +76,7 @@ def test_sizes_whose_units_have_too_little_memory_are_left_out(
     jobs = JobTable(
         (replace(job("a", 0, jmax=8), total_memory_gib=needed, sizes=sizes),)
     )
-    (made,) = shaped(jobs, Options(unit_memory_gib=80.0), Silent())
+    (made,) = shaped(jobs, Options(unit_memory_gib=80.0), Watcher())
     assert np.flatnonzero(made.allowed)[1:].tolist() == expected
 
 
@@ -103,7 +103,7 @@ def test_a_job_whose_memory_no_size_has_is_named(
         shaped(
             JobTable((job("b", 0), one), "jobs.csv"),
             Options(unit_memory_gib=80.0),
-            Silent(),
+            Watcher(),
         )
     assert (caught.value.file, caught.value.column, caught.value.job) == (
         "jobs.csv",
@@ -188,7 +188,7 @@ def test_capped_jobs_use_no_more_units_and_others_stay(
     jobs = JobTable(
         tuple(job(f"j{k}", k, low, low + more) for k, (low, more) in enumerate(sizes))
     )
-    notes = Notes(Silent())
+    notes = Notes(Watcher())
     result = shaped(jobs, Options(cap_units=units), notes)
     for before, after in zip(jobs, result, strict=True):
         if before.jmax <= units:
@@ -210,7 +210,7 @@ def test_each_option_draws_for_itself_and_follows_the_seed() -> None:
 
     def instants(**options: object) -> list[int]:
         return [
-            each.tsub_ns for each in shaped(jobs, Options(**options), Notes(Silent()))
+            each.tsub_ns for each in shaped(jobs, Options(**options), Notes(Watcher()))
         ]  # type: ignore[arg-type]
 
     arrivals = instants(arrival="poisson:60")
@@ -227,7 +227,7 @@ def test_no_job_is_submitted_beyond_the_calendar() -> None:
         with pytest.raises(
             InputError, match="would be submitted after the year 2200: --repeat"
         ):
-            shaped(far, options, Notes(Silent()))
+            shaped(far, options, Notes(Watcher()))
 
 
 def test_changes_to_a_workload_are_reported_and_recorded(

@@ -18,8 +18,8 @@ from click.shell_completion import ShellComplete
 from processes import AMPLE_S
 from rich.console import Console
 
+from bft.replay.cli.groups import EXAMPLES
 from bft.replay.cli.main import COMMANDS, cli, run
-from bft.replay.cli.parameters import EXAMPLES
 from bft.replay.cli.watcher import bar
 
 BFT = Path(sys.executable).with_name("bft-replay")
@@ -45,7 +45,7 @@ ALL = dict(commands(cli))
 def test_every_command_shows_two_examples_that_are_command_lines(
     path: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert path in EXAMPLES, "two lines in replay/cli/parameters.py"
+    assert path in EXAMPLES, "two lines in replay/cli/groups.py"
     assert run([*path.split(), "--help"]) == 0
     shown = capsys.readouterr().out
     for line in EXAMPLES[path]:

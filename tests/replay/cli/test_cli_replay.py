@@ -31,7 +31,7 @@ from bft.models import read_table
 from bft.replay import always_idle
 from bft.replay.cli.main import run
 from bft.replay.cli.watcher import Output, bar
-from bft.replay.inputs.load import default_workload, load_of
+from bft.replay.inputs.jobs import default_workload, load_of
 
 START = pd.Timestamp("2021-02-10T00:00:00Z")
 PARQUETS = (
@@ -685,7 +685,9 @@ def test_a_full_disk_under_standard_output_is_an_error_without_traceback(
         timeout=AMPLE_S,
     )
     assert process.returncode == 2
-    assert process.stderr.endswith("Error: No space left on device\n")
+    assert process.stderr.endswith(
+        "Error: standard output cannot be written: No space left on device\n"
+    )
     assert summary()["metrics"]["jobs"] == 5
 
 

@@ -18,7 +18,7 @@ from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Interference, Rules
 from bft.replay.inputs.load import load
-from bft.replay.inputs.notes import Silent
+from bft.replay.inputs.notes import Watcher
 from bft.replay.options.options import Options
 from bft.replay.policies import (
     Decision,
@@ -502,7 +502,7 @@ def measured(reference: Path) -> Interference:
 def test_a_replay_with_measured_ratios_beats_the_exclusive_optimum_at_every_step(
     reference: Path,
 ) -> None:
-    inputs = load(Options(), Silent())
+    inputs = load(Options(), Watcher())
     between = measured(reference)
     compared = 0
 

@@ -15,7 +15,7 @@ from bft import milp
 from bft.models import Curve, Job, JobTable, Objective
 from bft.replay import Options, Replay, Rules, always_idle, from_changes
 from bft.replay.inputs.load import load
-from bft.replay.inputs.notes import Silent
+from bft.replay.inputs.notes import Watcher
 from bft.replay.policies import Decision, EqualShare, JobView, MilpPolicy, State
 from bft.replay.policies.solver import SolverOptions
 
@@ -286,7 +286,7 @@ def straight(name: str, rate: float) -> Job:
 
 @pytest.mark.parametrize("cost_model", ["bftrainer", "stall"])
 def test_what_is_kept_between_decisions_changes_none_of_them(cost_model: Any) -> None:
-    inputs = load(Options(), Silent())
+    inputs = load(Options(), Watcher())
     compared = []
 
     class Compared(MilpPolicy):

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from bft.models import Curve, InputError, Job, JobTable
-from bft.replay import EqualShare, Replay, Rules, check_policy
+import bft
+from bft.models import Curve, InputError, Job, JobTable, jobs_to_frame
+from bft.models.tables import write_parquet
+from bft.replay import EqualShare, Replay, Rules, check_policy, write_trace
 from bft.replay.cli.main import run
 from bft.replay.engine.policy_api import PolicyError
 from bft.replay.policies.checking import make_world
@@ -120,6 +123,27 @@ def test_on_the_command_line_a_run_is_replayed_from_its_directory(
             pd.read_parquet(here / "again" / name),
         )
     assert "U is not computed for a schedule" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("by", ["the command line", "Python"])
+def test_a_schedule_that_is_a_pickle_is_opened_on_the_users_word_only(
+    here: Path, capsys: pytest.CaptureFixture[str], by: str
+) -> None:
+    write_trace(always_idle(4, 0, 3600 * SECOND_NS), "t.parquet")
+    write_parquet(jobs_to_frame(JobTable((job("a", 45),))), Path("j.parquet"))
+    table(("a", 0, 1, 0, 100)).to_pickle("own.pkl")
+    if by == "Python":
+        inputs: dict[str, Any] = {"trace": "t.parquet", "jobs": "j.parquet"}
+        inputs |= {"policy": "schedule", "policy_options": {"file": "own.pkl"}}
+        with pytest.raises(InputError, match=r"own\.pkl: is a pickle"):
+            bft.replay(**inputs)
+        assert bft.replay(**inputs, trust_pickle=True).metrics["jobs_finished"] == 1
+    else:
+        args = ["-ndmap", "t.parquet", "--jobs", "j.parquet", "--policy", "schedule"]
+        args += ["--set", "file=own.pkl"]
+        assert run(args) == 2
+        assert "own.pkl: is a pickle" in capsys.readouterr().err
+        assert run([*args, "--trust-pickle"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from bft.replay import EqualShare, Replay, Rules
 from bft.replay.cli.main import run
 from bft.replay.engine import policy_api
 from bft.replay.inputs.load import load
-from bft.replay.inputs.notes import Silent
+from bft.replay.inputs.notes import Watcher
 from bft.replay.options.options import Options
 from bft.replay.policies import Decision, PolicyError, State, registry
 
@@ -248,14 +248,14 @@ class Compiled(EqualShare):
 def test_a_signal_within_compiled_code_is_that_signal(
     error: type[BaseException], expected: type[BaseException], told: str
 ) -> None:
-    inputs = load(Options(), Silent())
+    inputs = load(Options(), Watcher())
     pool, rules = inputs.pools[0], Rules(policy_time_limit_s=600.0)
     with pytest.raises(expected, match=told):
         Replay(pool.trace, pool.jobs, Compiled(error), rules).run()
 
 
 def test_the_error_carries_what_was_replayed() -> None:
-    inputs = load(Options(), Silent())
+    inputs = load(Options(), Watcher())
     pool = inputs.pools[0]
     with pytest.raises(PolicyError, match="it raised RuntimeError: broken") as caught:
         Replay(pool.trace, pool.jobs, Failing(), Rules()).run()

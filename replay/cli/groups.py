@@ -1,0 +1,298 @@
+"""Commands and groups of them: the form of `--help`, what is said of an unknown word, default commands.
+
+Nothing that reads an option is imported here: neither the list of commands nor an unknown one should wait for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import click
+
+from bft.replay.cli.messages import verbosity_options
+
+# Replaces hyphens while click wraps lines, so that --jobs-format stays one word.
+_GLUE = "\ue000"
+OTHER = "Other"
+
+# Two command lines for each command, by its path.
+EXAMPLES: dict[str, tuple[str, str]] = {
+    "": (
+        "bft-replay -ndmap trace.parquet --preset best",
+        "bft-replay ingest slurm sacct.txt -o trace.parquet",
+    ),
+    "replay": (
+        "bft-replay -ndmap trace.parquet --jobs jobs.csv --preset best",
+        "bft-replay --cluster 16x4 --jobs jobs.csv --policy tiresias-l --out tiresias",
+    ),
+    "bound": (
+        "bft-replay bound -ndmap trace.parquet --jobs jobs.csv",
+        "bft-replay bound --cluster 16x4 --jobs jobs.csv",
+    ),
+    "compare": (
+        "bft-replay compare -ndmap trace.parquet --jobs jobs.csv --policy milp,pollux,equal-share",
+        "bft-replay compare mine-itrOut other-itrOut",
+    ),
+    "sweep": (
+        "bft-replay sweep -ndmap trace.parquet -Tfwd 10,30,60 -maxJ 5,10,0 --seed 0:8",
+        "bft-replay sweep best --metric U --by Tfwd",
+    ),
+    "sweep all": (
+        "bft-replay sweep all -Tfwd 10,30,60",
+        "bft-replay sweep all -Tfwd 10,30,60 --workers 2 --out study",
+    ),
+    "sweep best": (
+        "bft-replay sweep best --metric U",
+        "bft-replay sweep best --metric U --by Tfwd --out study",
+    ),
+    "sweep collect": (
+        "bft-replay sweep collect",
+        "bft-replay sweep collect --out study",
+    ),
+    "sweep plan": (
+        "bft-replay sweep plan -Tfwd 10,30,60 --out study",
+        "bft-replay sweep plan -Tfwd 10,30,60 --script slurm --out study",
+    ),
+    "sweep run": (
+        "bft-replay sweep run --index 3 --out study",
+        "bft-replay sweep run --workers 2 --out study",
+    ),
+    "solve": (
+        "bft-replay solve problem.json",
+        "bft-replay solve problems.jsonl.gz --backend highs -o answers.jsonl",
+    ),
+    "report": (
+        "bft-replay report debug-itrOut",
+        "bft-replay report debug-itrOut -o report.html --force",
+    ),
+    "ingest": (
+        "bft-replay ingest --recipe slurm",
+        "bft-replay ingest slurm sacct.txt --nodes nodes.txt --tz Europe/Berlin -o trace.parquet",
+    ),
+    "trace": (
+        "bft-replay trace info trace.parquet",
+        "bft-replay trace show trace.parquet",
+    ),
+    "trace info": (
+        "bft-replay trace info trace.parquet",
+        "bft-replay trace info trace.parquet --json",
+    ),
+    "trace show": (
+        "bft-replay trace show trace.parquet",
+        "bft-replay trace show trace.parquet -nN 64",
+    ),
+    "trace cut": (
+        "bft-replay trace cut year.parquet --from 2024-02-01 --to 2024-03-01 -o february.parquet",
+        "bft-replay trace cut january.parquet february.parquet --nodes cn[001-064] -o part.parquet",
+    ),
+    "trace anonymise": (
+        "bft-replay trace anonymise trace.parquet --key secret -o shown.parquet",
+        "bft-replay trace anonymise trace.parquet --key secret -o shown.csv.gz",
+    ),
+    "trace perturb": (
+        "bft-replay trace perturb trace.parquet --drop 0.1 -o fewer.parquet",
+        "bft-replay trace perturb trace.parquet --delay 30 --thin 0.1 --seed 7 -o other.parquet",
+    ),
+    "jobs": (
+        "bft-replay jobs fit throughputs.csv --submit 2024-03-04 -o jobs.parquet",
+        "bft-replay jobs fit --log run-4.log --log run-8.log --units 4,8 --unit-batch 64",
+    ),
+    "jobs fit": (
+        "bft-replay jobs fit throughputs.csv --model amdahl --max 64 --submit 2024-03-04 -o jobs.parquet",
+        "bft-replay jobs fit --log run-4.log --log run-8.log --units 4,8 --unit-batch 64",
+    ),
+    "jobs skew": (
+        "bft-replay jobs skew layers.csv",
+        "bft-replay jobs skew layers.csv --jobs jobs.csv -o skewed.csv",
+    ),
+    "xi": (
+        "bft-replay xi check xi.csv",
+        "bft-replay xi measure -- python a.py -- python b.py",
+    ),
+    "xi build": (
+        "bft-replay xi build measurements.csv -o xi.csv",
+        "bft-replay xi build measurements.csv -o xi.parquet --force",
+    ),
+    "xi collect": (
+        "bft-replay xi collect trainings.csv -o measured --devices 0",
+        "bft-replay xi collect trainings.csv -o measured --pairs again.csv --again",
+    ),
+    "xi check": ("bft-replay xi check xi.csv", "bft-replay xi check xi.csv --json"),
+    "xi show": (
+        "bft-replay xi show xi.csv",
+        "bft-replay xi show xi.csv --by batch --png xi.png",
+    ),
+    "xi measure": (
+        "bft-replay xi measure -- python a.py -- python b.py",
+        "bft-replay xi measure --steps 30 -o xi.csv -- python a.py -- python b.py",
+    ),
+    "predict": (
+        "bft-replay predict evaluate durations jobs.csv",
+        "bft-replay predict train durations jobs.csv -o durations.json",
+    ),
+    "predict evaluate": (
+        "bft-replay predict evaluate durations jobs.csv",
+        "bft-replay predict evaluate submissions jobs.csv --horizon 3",
+    ),
+    "predict show": (
+        "bft-replay predict show durations.json",
+        "bft-replay predict show durations.json --table jobs.csv --png shapes.png",
+    ),
+    "predict train": (
+        "bft-replay predict train durations jobs.csv -o durations.json",
+        "bft-replay predict train packing profiles.csv -o packing.json",
+    ),
+    "convert": (
+        "bft-replay convert trace.pkl.gz -o trace.parquet",
+        "bft-replay convert jobs.csv -o jobs.parquet",
+    ),
+    "generate": (
+        "bft-replay generate trace --nodes 1024 --days 7 -o trace.parquet",
+        "bft-replay generate log slurm -o sacct.txt",
+    ),
+    "generate trace": (
+        "bft-replay generate trace -o trace.parquet",
+        "bft-replay generate trace --nodes 1024 --days 7 --seed 1 -o trace.parquet",
+    ),
+    "generate jobs": (
+        "bft-replay generate jobs --first-submit 2021-02-10 -o jobs.parquet",
+        "bft-replay generate jobs --jobs 60 --interval 1200 --first-submit 2021-02-10 -o jobs.csv",
+    ),
+    "generate log": (
+        "bft-replay generate log slurm -o sacct.txt",
+        "bft-replay generate log pbs --nodes 256 --days 14 --seed 1 -o accounting",
+    ),
+    "policies": ("bft-replay policies", "bft-replay policies tiresias-l"),
+    "backends": ("bft-replay backends", "bft-replay backends --json"),
+}
+
+
+class Formatter(click.HelpFormatter):
+    """Breaks lines between words only, never at a hyphen."""
+
+    def write(self, string: str) -> None:
+        """Write text whose words are whole."""
+        super().write(string.replace(_GLUE, "-"))
+
+    def write_text(self, text: str) -> None:
+        """Write a paragraph."""
+        super().write_text(text.replace("-", _GLUE))
+
+    def write_dl(
+        self, rows: Iterable[tuple[str, str]], col_max: int = 30, col_spacing: int = 2
+    ) -> None:
+        """Write terms and what they mean."""
+        glued = [(term, text.replace("-", _GLUE)) for term, text in rows]
+        super().write_dl(glued, col_max, col_spacing)
+
+
+class Context(click.Context):
+    """A context whose help breaks lines so."""
+
+    formatter_class = Formatter
+
+
+class Helpful(click.Command):
+    """A command whose help has sections and examples."""
+
+    context_class = Context
+
+    def format_options(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        """Write the options by section, in the order in which sections come first."""
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for option in self.get_params(ctx):
+            record = option.get_help_record(ctx)
+            if record is not None and isinstance(option, click.Option):
+                title = getattr(option, "section", OTHER)
+                sections.setdefault(title, []).append(record)
+        for title, records in sections.items():
+            with formatter.section("Options" if list(sections) == [OTHER] else title):
+                formatter.write_dl(records)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples, then the text at the end."""
+        path = ctx.command_path.partition(" ")[2]
+        if path in EXAMPLES:
+            with formatter.section("Examples"):
+                for line in EXAMPLES[path]:
+                    formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+        super().format_epilog(ctx, formatter)
+
+
+class Group(Helpful, click.Group):
+    """A group that suggests the command that was probably meant, and may have a default command.
+
+    Parameters
+    ----------
+    default
+        The command that runs where none is named; its options need no verb.
+    """
+
+    def __init__(self, *args: Any, default: str | None = None, **known: Any) -> None:
+        super().__init__(*args, **known)
+        self.default = default
+
+    def format_options(
+        self, ctx: click.Context, formatter: click.HelpFormatter
+    ) -> None:
+        """Write options and commands."""
+        super().format_options(ctx, formatter)
+        self.format_commands(ctx, formatter)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse; an unknown command is an error that names those that exist."""
+        word, names = next(iter(args), ""), self.list_commands(ctx)
+        is_command = self.get_command(ctx, word) is not None
+        if word and word[0] != "-" and not (is_command or ctx.resilient_parsing):
+            what = f"no command {word!r}; commands are {', '.join(names)}"
+            raise click.UsageError(what + self.meant(word, names), ctx)
+        own = {name for each in self.get_params(ctx) for name in each.opts}
+        if self.default is not None and not is_command and word not in own:
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
+
+    def meant(self, word: str, names: list[str]) -> str:
+        """Return the end of the error for an unknown command: what may have been meant."""
+        from difflib import get_close_matches
+
+        near = get_close_matches(word.lower(), names, n=1)
+        return f"; did you mean {near[0]!r}?" if near else ""
+
+
+class Command(Helpful):
+    """A command with -v and -q.
+
+    It names an unknown option in full; click names its first letter when it starts with one dash.
+    """
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params.extend(verbosity_options())
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Parse; an unknown option is named with what may have been meant, and none may be given twice."""
+        try:
+            _, _, given = self.make_parser(ctx).parse_args(list(args))
+        except click.NoSuchOption as error:
+            from difflib import get_close_matches
+
+            # Click may have shortened it to its first letter.
+            known = [name for option in self.params for name in option.opts]
+            words = (word.split("=")[0] for word in args)
+            unknown = (word for word in words if word not in known)
+            name = error.option_name
+            whole = next((word for word in unknown if word.startswith(name)), name)
+            near = get_close_matches(whole, known)
+            raise click.NoSuchOption(whole, possibilities=near, ctx=ctx) from None
+        once = [
+            each
+            for each in given
+            if isinstance(each, click.Option) and not (each.multiple or each.count)
+        ]
+        twice = next((each for each in once if once.count(each) > 1), None)
+        if twice is not None and not ctx.resilient_parsing:
+            raise click.UsageError(f"{twice.opts[0]} is given twice", ctx)
+        return super().parse_args(ctx, args)
