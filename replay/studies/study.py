@@ -208,7 +208,7 @@ def _absolute_path(path: str | tuple[str, ...]) -> str | tuple[str, ...]:
 
 
 def _flag(name: str) -> str:
-    return FIELDS[name].flag if name in FIELDS else f"--{name}"
+    return f"${name}" if name in FIELDS else f"--{name}"
 
 
 def key_of(options: Options, files: Files) -> str:
