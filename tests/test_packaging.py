@@ -151,6 +151,8 @@ def test_the_wheel_holds_every_module_and_all_data(wheel: set[str]) -> None:
                 or path.name == "py.typed"
             ):
                 expected.add(f"{name.replace('.', '/')}/{path.name}")
+    templates = (ROOT / "replay" / "report" / "templates").iterdir()
+    expected |= {f"bft/replay/report/templates/{path.name}" for path in templates}
     assert {name for name in wheel if ".dist-info/" not in name} == expected
     assert {
         "bft/replay/py.typed",

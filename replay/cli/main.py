@@ -238,7 +238,9 @@ def _run(args: list[str] | None) -> int:
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
-        say_error(shown.getvalue().removesuffix("\n"))
+        is_bare = error.message.startswith("Got unexpected extra argument")
+        hint = "; files are given by options: -ndmap TRACE --jobs JOBS"
+        say_error(shown.getvalue().removesuffix("\n") + hint * is_bare)
     except (click.exceptions.Abort, KeyboardInterrupt) as error:
         # Click takes the end of a file for the end of an answer to a prompt; we have none.
         if isinstance(error.__cause__, EOFError):

@@ -111,7 +111,7 @@ def check_policy(
             where = f"{nodes} nodes of {per} units, {len(world.jobs)} jobs"
             again = f"check_policy(..., seed={number}, worlds=1)"
             message = f"policy {_name(policy)!r} lacks {what!r} ({where}): {why}; to see it again: {again}"
-            raise PolicyCheckError(message) from error.__cause__
+            raise PolicyCheckError(message) from None
 
 
 def make_world(seed: int) -> World:
@@ -305,4 +305,4 @@ def _named(what: str, when: str = "") -> Iterator[None]:
         yield
     except (InputError, PolicyError, TypeError, ValueError, AttributeError) as error:
         why = f"{when}: {error}" if when else str(error)
-        raise PolicyCheckError(what, why) from error
+        raise PolicyCheckError(what, why) from None

@@ -9,9 +9,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from bft.models.writing import duration, three_digits
 from bft.replay.engine.ledger import Outcome
 from bft.replay.results.figures import FIGURES
-from bft.replay.results.host import host_sentence, three_digits
+from bft.replay.results.host import host_sentence
 from bft.replay.trace.trace_statistics import class_text, fragments
 
 # Up to so many jobs each is of interest by its name.
@@ -143,7 +144,7 @@ class _Words(Formatter):
         if format_spec == "hours":
             return f"{value / HOUR_S:,.0f}"
         if format_spec == "duration":
-            return duration_text(value)
+            return duration(value)
         return minute(value) if format_spec == "minute" else format(value, format_spec)
 
 
@@ -221,12 +222,18 @@ def minute(instant: str) -> str:
     return f"{instant[:10]} {instant[11:16]}"
 
 
-def duration_text(seconds: float) -> str:
-    """Return a duration in the largest unit that it reaches: 90 s is "1.5 min"."""
-    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.1f} s"
+def short_window(outcome: Outcome, tfwd_s: float) -> str | None:
+    """Say where the window Tfwd is short against what growing costs; None where it is not."""
+    costs_s = [record.job.tcup_s for record in outcome.records]
+    cost_s = float(np.median(costs_s)) if costs_s else 0.0
+    if cost_s <= tfwd_s:
+        return None
+    factor = 1 + cost_s / tfwd_s
+    return (
+        f"-Tfwd {tfwd_s:g} is shorter than growing costs (Tcup, {cost_s:.3g} s in the median): a job grows only where "
+        f"that makes it {factor:.2g} times as fast; a window of several times Tcup, such as -Tfwd {10 * cost_s:.0f}, "
+        "mostly finishes jobs sooner (docs/objectives.md)"
+    )
 
 
 # A cap on the jobs in play that was reached for a smaller share of the time explains little.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from html import escape
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -74,15 +74,12 @@ class Said:
         notes = [note for note in self.summary["notes"] if text in note]
         if self.summary["options"]["compat"] == "reference":
             return len(notes) == 1 and f"note: {notes[0]}" in self.err
-        assert (
-            run(["report", "debug-itrOut", "--static", "-o", "page.html", "--force"])
-            == 0
-        )
+        assert run(["report", "debug-itrOut", "-o", "page.html", "--force"]) == 0
         page = Path("page.html").read_text("utf-8")
         return (
             len(notes) == 1
             and f"note: {notes[0]}" in self.err
-            and escape(notes[0]) in page
+            and notes[0] in unescape(page)
         )
 
 
@@ -175,7 +172,7 @@ def test_jobs_submitted_before_the_trace_are_counted_with_how_long_before(
     )
     said = Said(INPUT, capsys)
     assert said.everywhere(
-        "2 of 3 jobs are submitted before the trace begins, by up to 20.0 h"
+        "2 of 3 jobs are submitted before the trace begins, by up to 20 h"
     )
 
 
@@ -186,10 +183,9 @@ def test_jobs_that_all_lie_further_back_than_the_trace_is_long_are_refused(
     said = Said(INPUT, capsys)
     assert said.code == 2
     assert (
-        "all jobs are submitted 1,054.0 days or more before the trace begins"
-        in said.err
+        "all jobs are submitted 1,054 days or more before the trace begins" in said.err
     )
-    assert "1.0 days long" in said.err
+    assert "24 h long" in said.err
     assert "--align-jobs" in said.err
 
 
@@ -203,7 +199,7 @@ def test_align_jobs_shifts_the_first_submit_to_the_first_instant(
         ]
     )
     said = Said([*INPUT, "--align-jobs"], capsys)
-    assert said.everywhere("--align-jobs: all jobs are submitted 30.0 days later")
+    assert said.everywhere("--align-jobs: all jobs are submitted 30 days later")
     assert said.summary["options"]["align_jobs"] is True
     jobs = pd.read_parquet("debug-itrOut/jobs.parquet").set_index("name")
     assert list(jobs.loc[["a", "b"], "submit"].astype("int64") - START_NS) == [
@@ -214,7 +210,7 @@ def test_align_jobs_shifts_the_first_submit_to_the_first_instant(
     # From the other side too.
     give([elastic("a", at=86_400 * 30)])
     assert Said(INPUT, capsys).code == 2
-    assert Said([*INPUT, "--align-jobs"], capsys).everywhere("30.0 days earlier")
+    assert Said([*INPUT, "--align-jobs"], capsys).everywhere("30 days earlier")
 
 
 def test_deadlines_shift_with_their_jobs() -> None:
@@ -261,7 +257,7 @@ def test_spread_submissions_are_reported_and_must_stay_within_the_calendar(
     give([elastic("a"), elastic("b", at=600)])
     said = Said([*INPUT, "--scale-arrivals", "30"], capsys)
     assert said.everywhere(
-        "--scale-arrivals 30: jobs are submitted over 5.0 h, not 10.0 min"
+        "--scale-arrivals 30: jobs are submitted over 5 h, not 10 min"
     )
     assert pd.read_parquet("debug-itrOut/jobs.parquet")["submit"].diff()[
         1

@@ -253,7 +253,7 @@ def test_changes_to_a_workload_are_reported_and_recorded(
     assert run([*args, "--out", "one", "--backend", "exact"]) == 0
     err = capsys.readouterr().err
     for note in (
-        "--repeat 2: 4 jobs, the 2 of the table 2 times in turn, submitted over 3.0 min",
+        "--repeat 2: 4 jobs, the 2 of the table 2 times in turn, submitted over 3 min",
         "--cap-units 2: 4 of 4 jobs could use more units; 2 of them have one size and keep their duration",
         "--shuffle-submits: the 4 jobs come at the same instants in another order (--seed 4)",
         "--arrival poisson:60: jobs are submitted at random, 60 an hour on average, over ",

@@ -280,7 +280,7 @@ def test_a_trace_without_jobs_gets_a_generated_workload_of_its_size(
     assert any(line.startswith("queueing time") for line in lines)
     assert summary()["inputs"]["jobs"]["generated_load"] == pytest.approx(1.0)
     assert any("no jobs given" in note for note in summary()["notes"])
-    assert run(["report", "debug-itrOut", "--static"]) == 0
+    assert run(["report", "debug-itrOut"]) == 0
     page = next(Path().glob("*.html")).read_text("utf-8")
     assert page.count("generated workload") >= 3
     # Jobs of one's own are not called so.
@@ -1432,7 +1432,7 @@ def test_jobs_submitted_before_the_trace_wait_for_it_and_late_ones_are_noted(
     assert run([*INPUT, "--no-u"]) == 0
     err = capsys.readouterr().err
     assert "1 of 5 jobs are submitted after the trace ends" in err
-    assert "1 of 5 jobs are submitted before the trace begins, by up to 3.0 days" in err
+    assert "1 of 5 jobs are submitted before the trace begins, by up to 3 days" in err
     started_at = pd.read_parquet("debug-itrOut/jobs.parquet").set_index("name")["start"]
     assert started_at["j0"] == START
     assert pd.isna(started_at["j4"])

@@ -167,10 +167,8 @@ def test_a_policy_that_fails_is_named_and_what_was_replayed_is_kept(
 def test_the_page_reports_that_a_policy_failed(here: Path) -> None:
     (here / "foreign_policy.py").write_text(f"{HEAD}        {FAILURES['raises'][0]}\n")
     assert run(["--policy", "foreign", "--out", "out"]) == 2
-    assert run(["report", "out", "--static"]) == 0
-    assert re.search(
-        "policy &#x27;foreign&#x27; was stopped", Path("out.html").read_text()
-    )
+    assert run(["report", "out"]) == 0
+    assert "policy &#39;foreign&#39; was stopped" in Path("out.html").read_text()
 
 
 @pytest.mark.parametrize(

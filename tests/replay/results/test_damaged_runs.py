@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from bft.models import InputError, read_table
 from bft.replay.cli.main import run
 
 DAMAGED = Path(__file__).parents[2] / "data" / "damaged"
-ODD_VALUES = (None, True, -1, 10**400, 1e308, "", "text", [], [1, "a"], {}, {"a": {"b": 1}}, [[]])  # fmt: skip
 JOB = '1,4,1e5,2021-02-10T00:00:00Z,6,3,"[0,1,4]","[0,10,38]","[0,10,38]"'
 
 
@@ -47,19 +46,6 @@ def runs(finished: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def ways(document: object, so_far: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to each value within a JSON document."""
-    if so_far:
-        yield so_far
-    entries: Any = ()
-    if isinstance(document, dict):
-        entries = document.items()
-    elif isinstance(document, list):
-        entries = enumerate(document[:2])
-    for key, inner in entries:
-        yield from ways(inner, (*so_far, key))
-
-
 def replaced(document: Any, way: tuple[Any, ...], value: object) -> Any:
     """A copy of a JSON document in which one value is another."""
     copied = json.loads(json.dumps(document))
@@ -68,26 +54,6 @@ def replaced(document: Any, way: tuple[Any, ...], value: object) -> Any:
         inner = inner[key]
     inner[way[-1]] = value
     return copied
-
-
-@pytest.mark.slow
-def test_a_comparison_names_the_summary_that_holds_another_kind_of_value(
-    runs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = runs / "a" / "summary.json"
-    whole = json.loads(path.read_text())
-    refused = 0
-    for number, way in enumerate(ways(whole)):
-        odd = ODD_VALUES[number % len(ODD_VALUES)]
-        path.write_text(json.dumps(replaced(whole, way, odd)))
-        both = [str(runs / "a"), str(runs / "b"), "--different-inputs"]
-        code = run(["compare", *both])
-        err = capsys.readouterr().err
-        assert code in (0, 2)
-        if code:
-            refused += 1
-            assert str(runs / "a") in err
-    assert refused > 5
 
 
 TABLES: dict[str, Callable[[pd.DataFrame, str], pd.DataFrame]] = {
@@ -99,7 +65,7 @@ TABLES: dict[str, Callable[[pd.DataFrame, str], pd.DataFrame]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", TABLES)
 @pytest.mark.parametrize("name", ["steps", "jobs", "allocations"])
-@pytest.mark.parametrize("command", [["compare"], ["report", "--static", "--force"]])
+@pytest.mark.parametrize("command", [["compare"], ["report", "--force"]])
 def test_tables_with_other_columns_are_shown_or_named(
     runs: Path,
     capsys: pytest.CaptureFixture[str],
@@ -120,8 +86,8 @@ def test_tables_with_other_columns_are_shown_or_named(
 @pytest.mark.parametrize(
     ("way", "value"),
     [
-        (("metrics", "window_start"), "text"),
-        (("metrics", "rescale_cost"), 10**400),
+        (("metrics", "window_start"), 5),
+        (("metrics", "rescale_cost"), "much"),
         (("metrics", "jobs"), {"a": 1}),
         (("options", "seed"), None),
     ],
@@ -150,23 +116,3 @@ def test_the_file_with_contradicting_statistics_ends_a_process_that_looks_at_the
     script += "[m.row_group(0).column(k) for k in range(m.num_columns)]"
     looked = subprocess.run([sys.executable, "-c", script], capture_output=True)
     assert looked.returncode != 0
-
-
-def test_a_damaged_plan_of_a_sweep_is_named(
-    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = [
-        "-ndmap",
-        str(finished / "trace.csv"),
-        "--jobs",
-        str(finished / "jobs.csv"),
-    ]
-    study = ["--out", str(tmp_path / "study")]
-    assert run(["sweep", "plan", *given, "-Tfwd", "30,60", *study]) == 0
-    path = tmp_path / "study" / "plan.json"
-    whole = json.loads(path.read_text())
-    for number, way in enumerate(ways(whole)):
-        odd = ODD_VALUES[number % len(ODD_VALUES)]
-        path.write_text(json.dumps(replaced(whole, way, odd)))
-        capsys.readouterr()
-        assert run(["sweep", "collect", *study]) in (0, 2)
