@@ -68,7 +68,8 @@ def _print_recipe(
     ctx.exit()
 
 
-def _formats() -> Iterator[str]:
+def each_form() -> Iterator[str]:
+    """Names of the formats of logs, auto first."""
     from bft.replay.logs.formats import each_format_name
     from bft.replay.logs.ingest import AUTO
 
@@ -253,7 +254,7 @@ def ingest_options(given: dict[str, Any], **more: Any) -> IngestOptions:
 
 
 @click.command(cls=Command)
-@click.argument("log_format", metavar="FORMAT", type=Checked(Name(_formats)))
+@click.argument("log_format", metavar="FORMAT", type=Checked(Name(each_form)))
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @output_option("Target: .parquet, .csv or .csv.gz.")
 @log_options

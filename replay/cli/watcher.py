@@ -194,3 +194,63 @@ def day(instant_ns: int) -> str:
         if instant_ns
         else ""
     )
+
+
+class StageBar:
+    """One bar over all stages of a command, on a terminal; the command line of each stage is a line of its own.
+
+    Parameters
+    ----------
+    stages
+        How many there are.
+    quiet
+        Whether nothing is shown.
+    """
+
+    def __init__(self, stages: int, *, quiet: bool = False) -> None:
+        from rich.progress import TaskProgressColumn
+
+        self._console = console()
+        self._console.quiet = quiet
+        self._progress = bar(TaskProgressColumn(), self._console)
+        self._progress.disable = quiet or not self._console.is_terminal
+        self._task = self._progress.add_task("", total=stages, text="")
+        self._stages, self._stage, self._shown = stages, 0, 0.0
+
+    def __enter__(self) -> StageBar:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._progress.stop()
+
+    def stage(self, name: str, command: str, *, done: bool = False) -> None:
+        """A stage begins, which this command line does as well; `done`: its output is there already."""
+        self._stage += 1
+        there = " (is there)" if done else ""
+        self._print(f"{self._stage}/{self._stages} {name}{there}: {command}")
+        self._progress.update(self._task, description=name)
+        self._shown = 0.0
+        self.share(0.0)
+
+    def share(self, done: float) -> None:
+        """So much of the stage is done, from 0 to 1."""
+        now = time.monotonic()
+        if now - self._shown >= REFRESH_S or done >= 1.0:
+            self._shown = now
+            self._progress.update(
+                self._task, completed=self._stage - 1 + done, refresh=True
+            )
+
+    def note(self, text: str) -> None:
+        """Something worth knowing, not an error."""
+        self._print(f"note: {text}")
+
+    def _print(self, line: str) -> None:
+        # Whole, so that a command can be copied.
+        self._console.print(line, markup=False, highlight=False, soft_wrap=True)

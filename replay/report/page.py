@@ -173,7 +173,7 @@ def _of_sweep(path: Path, title: str | None) -> Page:
 def written(page: Page, *, static: bool, all_charts: bool = False) -> str:
     """A page as HTML."""
     documents, library = ({}, "") if static else embedded(page.charts)
-    figure: Callable[[Chart], str] = drawn if static else _placeholder
+    figure: Callable[[Chart], str] = drawn if static else placeholder
     switch = "" if static else BUTTONS
     contents = "".join(
         f'<li><a href="#{chart.key}">{markup(chart.title)}</a></li>'
@@ -184,7 +184,9 @@ def written(page: Page, *, static: bool, all_charts: bool = False) -> str:
         if static
         else f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
     )
-    sections = [_chart(chart, figure(chart), static=static) for chart in page.charts]
+    sections = [
+        chart_section(chart, figure(chart), static=static) for chart in page.charts
+    ]
     parts = [
         "<!DOCTYPE html>",
         f'<html lang="en"><head><meta charset="utf-8">{meta}',
@@ -237,7 +239,8 @@ def _a_click_away(sections: Sequence[str], *, is_open: bool) -> list[str]:
     return [head, *sections, "</details>"]
 
 
-def _chart(chart: Chart, figure: str, *, static: bool) -> str:
+def chart_section(chart: Chart, figure: str, *, static: bool = False) -> str:
+    """A chart with its title, note and legend, and the table behind it, as HTML."""
     note = f'<p class="note">{markup(chart.note)}</p>' if chart.note else ""
     return section(
         chart.key,
@@ -246,7 +249,8 @@ def _chart(chart: Chart, figure: str, *, static: bool) -> str:
     )
 
 
-def _placeholder(chart: Chart) -> str:
+def placeholder(chart: Chart) -> str:
+    """Return the HTML of a figure that page.js draws when it is about to be seen."""
     name = markup(
         f"{chart.title}. Arrow keys move, plus and minus zoom, 0 shows all. Its data is in the table below."
     )
