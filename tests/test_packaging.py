@@ -147,7 +147,7 @@ def test_the_wheel_holds_every_module_and_all_data(wheel: set[str]) -> None:
         for path in (ROOT / folder).iterdir():
             if (
                 path.suffix
-                in (".py", ".parquet", ".csv", ".md", ".js", ".css", ".toml")
+                in (".py", ".parquet", ".csv", ".md", ".js", ".css", ".html", ".toml")
                 or path.name == "py.typed"
             ):
                 expected.add(f"{name.replace('.', '/')}/{path.name}")

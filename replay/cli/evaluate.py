@@ -10,7 +10,7 @@ import click
 
 from bft.models.checks import Name
 from bft.replay.cli.ingest import each_form, ingest_options, log_options
-from bft.replay.cli.main import EXIT_DEGRADED, command_line
+from bft.replay.cli.main import EXIT_DEGRADED
 from bft.replay.cli.messages import quiet
 from bft.replay.cli.parameters import (
     Checked,
@@ -50,8 +50,15 @@ def evaluate(
     logs = ingest_options(given)
     folder = folder_of(files) if out is None else Path(out)
     with StageBar(STAGES, quiet=quiet()) as shown:
-        found = evaluate(form, files, logs, stated, folder, command=command_line(), write_page=write_evaluation,
-                         onlooker=shown)  # fmt: skip
+        found = evaluate(
+            form,
+            files,
+            logs,
+            stated,
+            folder,
+            write_page=write_evaluation,
+            onlooker=shown,
+        )
     if as_json:
         click.echo(json.dumps(found.figures, indent=2))
     else:

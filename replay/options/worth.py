@@ -9,7 +9,7 @@ from bft.models.option_fields import OUTPUT, OptionField
 from bft.replay.options.options import FIELDS
 
 # What the user may say of jobs and nodes.
-_WORLD = ("jobs", "jobs_format", "align_jobs", "node_class")
+_WORLD = ("jobs", "jobs_format", "align_jobs", "trust_pickle", "node_class")
 WORLD: Mapping[str, OptionField] = {name: FIELDS[name] for name in _WORLD}
 # What things are worth, which no replay needs to know.
 _PRICES = ("price_per_node_hour", "host_price", "node_watts", "co2_per_kwh")

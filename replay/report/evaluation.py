@@ -313,8 +313,6 @@ def _doubts(figures: Figures) -> Iterator[str]:
         yield (
             "The logs do not say which jobs have which nodes: starts are instants at which nodes are taken back."
         )
-    if figures["uncertain"] is not None:
-        yield f"{figures['uncertain']}."
     yield from (f"{note[0].upper()}{note[1:]}." for note in figures["notes"])
 
 

@@ -112,7 +112,6 @@ def evaluate(
     stated: Mapping[str, Any],
     folder: Path,
     *,
-    command: str,
     write_page: WritePage,
     onlooker: Onlooker,
 ) -> Evaluation:
@@ -127,8 +126,6 @@ def evaluate(
     folder
         Where all files are written. A stage whose output is there, made of the same inputs with the same options, is
         not done again.
-    command
-        The command line that does all of this.
     write_page
         Writes the page.
     onlooker
@@ -139,27 +136,30 @@ def evaluate(
     InputError
         When an input or an option cannot be used, or the folder holds something else.
     """
+    stated = {name: value for name, value in stated.items() if value is not None}
     prices = {name: each.checked(stated.get(name)) for name, each in PRICES.items()}
     if prices["price_per_kwh"] is not None and prices["node_watts"] is None:
         raise InputError("--price-per-kwh has no effect without --node-watts")
-    world = {name: stated.get(name) for name in WORLD}
+    world = {name: stated[name] for name in WORLD if name in stated}
     points = [
         Options(**world, **SETTING, node_trace=str(folder / TRACE), reserve=reserve)
         for reserve in RESERVES
     ]
-    priced = {name: prices[name] for name in PRICES if name in FIELDS}
+    known = {name: prices[name] for name in PRICES if name in FIELDS}
+    priced = Options(**{**points[0].flat(), **known})
     teller = _Teller(onlooker)
-    for note in Options(**{**points[0].flat(), **priced}).notes():
+    for note in priced.notes():
         teller.note(note)
-    if (folder.exists() and not folder.is_dir()) or (
-        not (folder / MADE).exists() and any(folder.glob("*"))
-    ):
-        why = "is there and no evaluation; choose another folder with --out"
-        raise InputError(why, file=folder)
+    if (folder / TRACE).exists() and not (folder / MADE).exists():
+        why = "is there and no evaluation's; choose another folder with --out"
+        raise InputError(why, file=folder / TRACE)
     reader = Files()
     _ingest(form, files, logs, folder, reader, teller)
     summaries = [_replay(options, folder, reader, teller) for options in points]
-    onlooker.stage("page", command)
+    asked = {"--format": form, **_of_logs(logs), **_of_replay(priced, *WORLD, *PRICES)}
+    if prices["price_per_kwh"] is not None:
+        asked["--price-per-kwh"] = prices["price_per_kwh"]
+    onlooker.stage("page", _typed(["evaluate", *files], {**asked, "--out": folder}))
     trace = read_trace(folder / TRACE)
     if points[0].node_class is not None:
         trace = of_class(trace, points[0].node_class)
@@ -168,11 +168,10 @@ def evaluate(
         for reserve, summary in zip(RESERVES, summaries, strict=True)
     ]
     figures = _figures(replays, summaries[0], trace, prices)
-    figures["notes"] = [
-        *trace.assumptions,
-        *(note for note in teller.notes if note not in teller.of_logs),
-    ]
-    figures["command"] = command
+    notes = [*trace.assumptions, *priced.notes()]
+    notes += [] if trace.uncertain is None else [str(trace.uncertain)]
+    notes += [note for summary in summaries for note in summary["notes"]]
+    figures["notes"] = [*dict.fromkeys(notes)]
     write_whole(folder / FIGURES, json.dumps(plain(figures), indent=1) + "\n")
     with drafted(folder / TABLE) as draft:
         pd.DataFrame(figures["table"]).to_csv(draft, index=False)
@@ -188,13 +187,12 @@ class _Teller:
 
     def __init__(self, onlooker: Onlooker) -> None:
         self.onlooker = onlooker
-        self.notes: list[str] = []
-        self.of_logs: list[str] = []
+        self._told: set[str] = set()
 
     def note(self, text: str) -> None:
         """Tell a note that is new."""
-        if text not in self.notes:
-            self.notes.append(text)
+        if text not in self._told:
+            self._told.add(text)
             self.onlooker.note(text)
 
     def stage(self, name: str, start_ns: int, end_ns: int) -> None:
@@ -232,26 +230,18 @@ def _ingest(
         "options": repr(logs),
         "versions": versions(),
     }
-    words = ["ingest", form, *files, *_words_of(logs), "-o", str(target), "--force"]
-    made = read_json(folder / MADE)
-    done = (
-        made is not None
-        and made["asked"] == asked
-        and made["output"] == _outputs(target, reader)
-    )
-    teller.onlooker.stage("logs", _typed(words), done=done)
-    if made is None or not done:
+    made = read_json(folder / MADE) or {}
+    output = _outputs(target, reader)
+    done = (made.get("asked"), made.get("output")) == (asked, output)
+    options = {**_of_logs(logs), "-o": target, "--force": True}
+    teller.onlooker.stage("logs", _typed(["ingest", form, *files], options), done=done)
+    if not done:
         found = ingested(form, files, logs, progress=_progress(read, teller))
-        warnings = found.account.warnings()
         write_trace(found.trace, target)
-        made = {
-            "asked": asked,
-            "output": _outputs(target, reader),
-            "warnings": warnings,
-        }
+        made = {"asked": asked, "output": _outputs(target, reader)}
+        made["warnings"] = found.account.warnings()
         write_whole(folder / MADE, json.dumps(made, indent=1) + "\n")
-    teller.of_logs = made["warnings"]
-    for warning in teller.of_logs:
+    for warning in made["warnings"]:
         teller.note(warning)
 
 
@@ -285,10 +275,11 @@ def _replay(
     """Replay, unless this very replay is there; return its summary."""
     reserve = options.rules.reserve
     target = _run(folder, reserve)
-    words = ["replay", *_words_of_replay(options), "--out", str(target), "--force"]
+    asked = _of_replay(options, "node_trace", *WORLD, *SETTING, "reserve")
+    command = _typed(["replay"], {**asked, "--out": target, "--force": True})
     summary = _replayed(options, target, reader)
     name = f"replay, {reserve} node{'s' * (reserve != 1)} kept free"
-    teller.onlooker.stage(name, _typed(words), done=summary is not None)
+    teller.onlooker.stage(name, command, done=summary is not None)
     if summary is None:
         return execute(options, target, force=True, watcher=teller, files=reader)
     for note in summary["notes"]:
@@ -317,35 +308,36 @@ def _replayed(options: Options, target: Path, reader: Files) -> dict[str, Any] |
     return summary if same else None
 
 
-def _typed(words: Sequence[str]) -> str:
-    """A command line as one types it."""
-    return shlex.join(["bft-replay", *words])
+def _typed(words: Sequence[str], options: Mapping[str, Any]) -> str:
+    """A command line as one types it, with options by flag; a flag alone has a truth value."""
+    typed = ["bft-replay", *words]
+    for flag, value in options.items():
+        if flag == "--node-watts":
+            value = ",".join(f"{watts:g}" for watts in value)
+        for each in value if isinstance(value, list | tuple) else [value]:
+            text = (
+                str(each).removesuffix(".0") if isinstance(each, float) else str(each)
+            )
+            typed += [flag] if isinstance(each, bool) else [flag, text]
+    return shlex.join(typed)
 
 
-def _words_of(logs: IngestOptions) -> Iterator[str]:
-    usual = IngestOptions()
+def _of_logs(logs: IngestOptions) -> dict[str, Any]:
+    """Options of logs that differ from the defaults, by flag."""
+    usual, found = IngestOptions(), {}
     for each in fields(logs):
         value = getattr(logs, each.name)
         if value != getattr(usual, each.name):
             name = _FLAGS.get(each.name, each.name.removesuffix("_s"))
             value = ",".join(value) if each.name == "fields" else value
-            yield from _words(f"--{name.replace('_', '-')}", value)
+            found[f"--{name.replace('_', '-')}"] = value
+    return found
 
 
-def _words_of_replay(options: Options) -> Iterator[str]:
+def _of_replay(options: Options, *names: str) -> dict[str, Any]:
+    """Those of these options of a replay that differ from the defaults, by flag."""
     values, changed = options.flat(), options.changed()
-    for name in ("node_trace", *WORLD, *SETTING, "reserve"):
-        if name in changed:
-            yield from _words(changed[name], values[name])
-
-
-def _words(flag: str, value: Any) -> list[str]:
-    """An option as it is typed; a flag needs no value, and has False where it switches something off."""
-    if isinstance(value, bool):
-        return [flag]
-    several = value if isinstance(value, list | tuple) else [value]
-    texts = (f"{each:g}" if isinstance(each, float) else str(each) for each in several)
-    return [word for text in texts for word in (flag, text)]
+    return {changed[name]: values[name] for name in names if name in changed}
 
 
 # --- what they found ----------------------------------------------------------------------------------------------
@@ -473,7 +465,6 @@ def _figures(
         "idle_share": metrics["eq_nodes"] / len(trace.nodes),
         "eq_nodes": metrics["eq_nodes"],
         "classes": _classes(trace, *window),
-        "uncertain": None if trace.uncertain is None else str(trace.uncertain),
         "jobs": jobs["count"],
         "generated_load": jobs["generated_load"],
         "used_share": metrics["used_share"],
