@@ -12,10 +12,12 @@ test slow explore: export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test test-python test-browser slow explore mutants evidence sandbox lowest check format audit dist docs clean
 
-## demo: replay the bundled data set, print a summary, and write a report of it
+## demo: replay the bundled data set and write a report of it; evaluate a made-up machine by its log, for its director
 demo: $(VENV)/report.stamp
 	$(BIN)/bft-replay -Tfwd 120 --out demo-itrOut --force
 	@printf 'The report, for any browser: ' && $(BIN)/bft-replay report demo-itrOut --force
+	$(BIN)/bft-replay evaluate examples/synthetic-sacct.txt --nodes "cn[01-64]" --tz Europe/Berlin --from 2024-03-04 \
+		--to 2024-03-07 --out demo-evaluation
 
 ## test: run the test suite, except what `make slow` runs
 test: $(VENV)/dev.stamp
@@ -130,4 +132,4 @@ build/typing: Makefile
 
 clean:
 	rm -rf $(VENV) build dist docs/_build docs/generated *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis \
-		demo-itrOut demo-itrOut.html
+		demo-itrOut demo-itrOut.html demo-evaluation

@@ -5,7 +5,7 @@
     run.plot(), run.report("run.html")                       a picture, a page to show
     bft.compare(trace, jobs, ["milp", "pollux"])             variants side by side, a bft.Comparison
     bft.sweep(trace, jobs, {"tfwd": [10, 60, 120]})          a grid of options, on anything that runs processes
-    bft.evaluate(files)                                      from logs to a page: what are idle nodes worth?
+    bft.evaluate(files)                                      what idle nodes are worth, by logs: a bft.Evaluation
     bft.ingest(files)                                        a node trace of a scheduler's logs
     bft.solve(problem)                                       one decision
     bft.load_example()                                       the bundled trace and jobs

@@ -75,7 +75,7 @@ class Evaluation:
     folder
         Where the trace, the replays, the page and the table lie.
     figures
-        The content of evaluation.json (docs/evaluate.md).
+        The content of evaluation.json (docs/report.md).
     degraded
         Whether a replay used fallbacks (docs/results.md).
     """
