@@ -52,7 +52,7 @@
     const least = found.lower_bound ? "at least " : "";
     const parts = [
       `If a node takes ${seconds} s to come back and ${reserve} ${reserve === 1 ? "node is" : "nodes are"} kept free, training gets ${digits(row.training_node_h_a_year)} node-hours in a year.`,
-      `Of ${grouped(row.starts, 0)} ${found.by_job ? "starts of your own jobs" : "instants at which nodes are taken back"} ${least}${grouped(row.delayed, 0)} wait, ${grouped(row.mean_delay_s ?? 0, 0)} s on average over all, ${grouped(row.longest_delay_s, 0)} s at most: ${least}${digits(row.waiting_node_h_a_year)} node-hours in a year.`,
+      `${found.by_job ? `Of ${grouped(row.starts, 0)} starts of your own jobs ${least}${grouped(row.delayed, 0)} wait` : `Own jobs wait at ${grouped(row.delayed, 0)} of ${grouped(row.starts, 0)} instants at which nodes are taken back`}, ${grouped(row.mean_delay_s ?? 0, 0)} s on average over all, ${grouped(row.longest_delay_s, 0)} s at most: ${least}${digits(row.waiting_node_h_a_year)} node-hours in a year.`,
       `Net: ${digits(row.net_node_h_a_year)} node-hours in a year${money ? `, ${grouped(row.net_value_a_year, 0)} in money` : ""}${row.energy_cost ? `, where the energy costs ${grouped(row.energy_cost, 0)}` : ""}.`,
       net(best) <= 0 ? "It does not pay." : best.reserve === reserve ? "None of the other numbers kept free leaves more." : `With ${best.reserve} kept free more is left.`,
     ];

@@ -121,18 +121,19 @@ def _own_jobs(figures: Figures, row: dict[str, Any]) -> str:
     if not row["starts"]:
         return "None of your own jobs began in this time, so none waits."
     least = "at least " if figures["lower_bound"] else ""
-    what = (
-        "starts of your own jobs"
+    counts = f"{row['delayed']:,} of {row['starts']:,}"
+    who = (
+        f"{least}{counts} starts of your own jobs wait"
         if figures["by_job"]
-        else "instants at which nodes are taken back"
+        else f"own jobs wait at {counts} instants at which nodes are taken back"
     )
     share = row["waiting_share_of_host"]
     of_theirs = "" if share is None else f", {share:.2%} of their own node-hours"
     return (
-        f"If a node takes {row['return_time_s']:g} s to come back, {least}{row['delayed']:,} of {row['starts']:,} "
-        f"{what} wait ({row['delayed_share']:.0%}): {row['mean_delay_s']:,.0f} s on average over all, "
-        f"{row['longest_delay_s']:,.0f} s at most. Together they wait {least}{three_digits(row['waiting_node_h'])} "
-        f"node-hours{of_theirs}, {three_digits(row['waiting_node_h_a_year'])} in a year."
+        f"If a node takes {row['return_time_s']:g} s to come back, {who} ({row['delayed_share']:.0%}): "
+        f"{row['mean_delay_s']:,.0f} s on average over all, {row['longest_delay_s']:,.0f} s at most. Together they "
+        f"wait {least}{three_digits(row['waiting_node_h'])} node-hours{of_theirs}, "
+        f"{three_digits(row['waiting_node_h_a_year'])} in a year."
     )
 
 
@@ -147,9 +148,9 @@ def _net(figures: Figures, row: dict[str, Any]) -> str:
         text += f"; {row['net_value_a_year']:,.0f} in money{energy}"
     if row["break_even_price"] is None:
         return f"{text}."
-    most = "at most " if figures["lower_bound"] else ""
+    most = " at most" if figures["lower_bound"] else ""
     even = three_digits(row["break_even_price"])
-    return f"{text}. Training pays as long as it counts as less than {most}{even}."
+    return f"{text}. Training pays as long as it counts as less than {even}{most}."
 
 
 def _energy(row: dict[str, Any]) -> str:
@@ -168,6 +169,8 @@ def _to_set(figures: Figures, row: dict[str, Any]) -> str:
     if row[net] <= 0:
         seconds = f"{row['return_time_s']:g} s"
         return f"Nothing: where a node takes {seconds} to come back, training costs more than it yields."
+    if not figures["by_job"]:
+        return "--preset best. How many nodes to keep free is not known, as the logs do not say which job had which."
     usual = [
         each
         for each in figures["table"]
@@ -309,10 +312,6 @@ def _doubts(figures: Figures) -> Iterator[str]:
     )
     if len(figures["classes"]) > 1:
         yield "All nodes count alike, CPU or GPU; --node-class gpu evaluates GPU nodes alone."
-    if not figures["by_job"]:
-        yield (
-            "The logs do not say which jobs have which nodes: starts are instants at which nodes are taken back."
-        )
     yield from (f"{note[0].upper()}{note[1:]}." for note in figures["notes"])
 
 

@@ -278,7 +278,7 @@ def _replay(
     asked = _of_replay(options, "node_trace", *WORLD, *SETTING, "reserve")
     command = _typed(["replay"], {**asked, "--out": target, "--force": True})
     summary = _replayed(options, target, reader)
-    name = f"replay, {reserve} node{'s' * (reserve != 1)} kept free"
+    name = f"replay, {reserve} kept free"
     teller.onlooker.stage(name, command, done=summary is not None)
     if summary is None:
         return execute(options, target, force=True, watcher=teller, files=reader)

@@ -194,15 +194,15 @@ def test_what_is_done_is_not_done_again(
         assert run([*line, *more]) == 0
         return [name for name in stages(capsys.readouterr().err) if "(is there)" not in name]  # fmt: skip
 
-    all_of = ["1/6 logs", "2/6 replay, 0 nodes kept free", "3/6 replay, 1 node kept free",
-              "4/6 replay, 4 nodes kept free", "5/6 replay, 16 nodes kept free", "6/6 page"]  # fmt: skip
+    all_of = ["1/6 logs", "2/6 replay, 0 kept free", "3/6 replay, 1 kept free",
+              "4/6 replay, 4 kept free", "5/6 replay, 16 kept free", "6/6 page"]  # fmt: skip
     assert redone() == all_of
     assert redone() == ["6/6 page"]
     assert redone("--price-per-node-hour", "3") == [
         "6/6 page"
     ]  # no replay needs prices
     shutil.rmtree("jobs-evaluation/reserve-4")
-    assert redone() == ["4/6 replay, 4 nodes kept free", "6/6 page"]
+    assert redone() == ["4/6 replay, 4 kept free", "6/6 page"]
     Path("jobs-evaluation/trace.jobs.parquet").unlink()
     assert redone()[0] == "1/6 logs"
     trainings = pd.read_csv("trainings.csv")
