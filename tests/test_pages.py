@@ -8,7 +8,6 @@ import runpy
 import shlex
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -20,7 +19,6 @@ import pytest
 from shown import refreshed
 from toy_application import write_application
 
-from bft.models import JobTable
 from bft.replay.cli.main import COMMANDS, cli, run
 from bft.replay.studies.comparison import COLUMNS
 
@@ -119,12 +117,6 @@ def small_world(folder: Path) -> dict[str, Any]:
     return {"trace": trace, "jobs": jobs}
 
 
-def of_ada(world: dict[str, Any]) -> dict[str, Any]:
-    """A world in which all jobs are one user's."""
-    jobs = tuple(replace(job, user="ada") for job in world["jobs"])
-    return {"trace": world["trace"], "job_table": JobTable(jobs, "jobs")}
-
-
 def a_policy(folder: Path) -> dict[str, Any]:
     """The same, and the policy of the example."""
     pytest.importorskip("gymnasium", reason="an extra that is not installed")
@@ -160,7 +152,7 @@ PREPARED: dict[str, Callable[[Path], dict[str, Any]]] = {
     "docs/policies.md": a_policy,
     "docs/studies.md": small_world,
     "docs/add-a-log-format.md": lambda folder: {},
-    "docs/change-the-milp.md": lambda folder: of_ada(small_world(folder)),
+    "docs/change-the-milp.md": lambda folder: {},
     "docs/walltimes.md": lambda folder: {},
 }
 PYTHON = [
