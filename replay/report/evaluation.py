@@ -103,17 +103,18 @@ def _minute(stamp: str) -> str:
 
 
 def _training(figures: Figures, row: dict[str, Any]) -> str:
-    days = three_digits(figures["window"]["days"])
-    share = row["training_node_h"] * 3600 / (figures["eq_nodes"] * figures["window"]["days"] * 86_400)  # fmt: skip
+    hours, a_year = row["training_node_h"], row["training_node_h_a_year"]
     text = (
-        f"Training would have used {share:.1%} of that: {three_digits(row['training_node_h'])} node-hours in {days} "
-        f"days, {three_digits(row['training_node_h_a_year'])} in a year"
+        f"Training would have used {figures['used_share']:.1%} of that: {three_digits(hours)} node-hours in "
+        f"{three_digits(figures['window']['days'])} days, {three_digits(a_year)} in a year"
     )
     if "value_a_year" in row:
         text += f", worth {row['value_a_year']:,.0f} at {figures['prices']['price_per_node_hour']:g} each"
     jobs = f"{figures['jobs']:,} trainings"
     if figures["generated_load"] is not None:
         return f"{text}. The {jobs} are made up, not yours."
+    if figures["jobs_finished"] == figures["jobs"]:
+        return f"{text}, with your {jobs}. All were done: more would have used more."
     return f"{text}, with your {jobs}."
 
 

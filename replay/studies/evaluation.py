@@ -167,7 +167,7 @@ def evaluate(
         _Replayed.of(_run(folder, reserve), reserve, summary, trace)
         for reserve, summary in zip(RESERVES, summaries, strict=True)
     ]
-    figures = _figures(replays, summaries[0], trace, prices)
+    figures = _figures(replays, summaries, trace, prices)
     notes = [*trace.assumptions, *priced.notes()]
     notes += [] if trace.uncertain is None else [str(trace.uncertain)]
     notes += [note for summary in summaries for note in summary["notes"]]
@@ -356,7 +356,8 @@ class _Replayed:
     def of(
         cls, folder: Path, reserve: int, summary: dict[str, Any], trace: NodeTrace
     ) -> _Replayed:
-        window = _window_ns(summary)
+        # Of all the time that the log covers: a replay ends with its last training, sooner or later by its reserve.
+        window = trace.start, trace.end
         return cls(
             reserve,
             starts_of(trace, read_returns(folder, trace.nodes), *window),
@@ -428,46 +429,38 @@ def _host_price(prices: Mapping[str, Any]) -> float:
     return 1.0 if prices["host_price"] is None else float(prices["host_price"])
 
 
-def _window_ns(summary: Mapping[str, Any]) -> tuple[int, int]:
-    """The window of a replay, UTC ns."""
-    stamps = [summary["metrics"][f"window_{name}"] for name in ("start", "end")]
-    start, end = (
-        np.array([each.removesuffix("Z") for each in stamps], "datetime64[ns]")
-        .astype(np.int64)
-        .tolist()
-    )
-    return start, end
-
-
 def _figures(
     replays: Sequence[_Replayed],
-    summary: Mapping[str, Any],
+    summaries: Sequence[Mapping[str, Any]],
     trace: NodeTrace,
     prices: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the content of evaluation.json, by the summary of the first replay."""
-    metrics, jobs = summary["metrics"], summary["inputs"]["jobs"]
-    window, a_year = _window_ns(summary), YEAR_S / metrics["duration_s"]
+    """Return the content of evaluation.json but for its notes."""
+    a_year = YEAR_S / trace.duration_s
     table = [
         each.priced(seconds, prices, a_year)
         for each in replays
         for seconds in RETURN_TIMES_S
     ]
-    usual = [row for row in table if row["return_time_s"] == USUAL_S]
     net = "net_node_h" if prices["price_per_node_hour"] is None else "net_value_a_year"
+    usual = [row for row in table if row["return_time_s"] == USUAL_S]
     best = max(usual, key=lambda row: row[net])
-    start, end = (iso(instant, trace.zone) for instant in window)
+    summary = summaries[RESERVES.index(best["reserve"])]
+    metrics, jobs = summary["metrics"], summary["inputs"]["jobs"]
+    start, end = (iso(instant, trace.zone) for instant in (trace.start, trace.end))
+    idle_node_h = trace.idle_node_seconds() / 3600
     return {
         "machine": trace.machine,
-        "window": {"start": start, "end": end, "days": metrics["duration_s"] / 86_400},
+        "window": {"start": start, "end": end, "days": trace.duration_s / 86_400},
         "zone": trace.zone or "UTC",
         "nodes": len(trace.nodes),
-        "idle_share": metrics["eq_nodes"] / len(trace.nodes),
-        "eq_nodes": metrics["eq_nodes"],
-        "classes": _classes(trace, *window),
+        "idle_share": idle_node_h / (len(trace.nodes) * trace.duration_s / 3600),
+        "eq_nodes": idle_node_h / (trace.duration_s / 3600),
+        "classes": _classes(trace),
         "jobs": jobs["count"],
+        "jobs_finished": metrics["jobs_finished"],
         "generated_load": jobs["generated_load"],
-        "used_share": metrics["used_share"],
+        "used_share": best["training_node_h"] / idle_node_h,
         "share_of_bound": metrics["share_of_bound"],
         "by_job": known_jobs(trace) is not None,
         "lower_bound": metrics["host"]["lower_bound"],
@@ -479,9 +472,9 @@ def _figures(
     }
 
 
-def _classes(trace: NodeTrace, start: int, end: int) -> dict[str, dict[str, Any]]:
+def _classes(trace: NodeTrace) -> dict[str, dict[str, Any]]:
     """Return CPU and GPU nodes and their idle share; by partition where lists do not tell them apart."""
     kinds = tuple(name.partition("/")[0] for name in trace.classes)
     if set(kinds) <= {"cpu", "gpu"}:
         trace = replace(trace, classes=kinds)
-    return idle_by_class(trace, start, end)
+    return idle_by_class(trace, trace.start, trace.end)

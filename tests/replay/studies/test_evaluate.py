@@ -287,6 +287,26 @@ def test_what_cannot_be_used_is_named(
     assert not Path("other/evaluation.html").exists()
 
 
+def test_a_year_is_that_of_the_log_where_trainings_are_done_before_its_end(
+    world: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Twelve trainings of ten hours end after two to three days, the later the more nodes are kept free."""
+    monkeypatch.chdir(world)
+    trainings = pd.read_csv("trainings.csv").assign(Pmax=360_000.0)
+    trainings.to_csv("short.csv", index=False)
+    assert run([*known(world), "--jobs", "short.csv", "--out", "short"]) == 0
+    found = figures(world / "short")
+    assert found["window"]["days"] == pytest.approx(10)
+    assert found["idle_share"] == pytest.approx(1 / 3)
+    assert found["used_share"] == pytest.approx(120 / 800)
+    for row in found["table"]:
+        used = 0.0 if row["reserve"] == 16 else 120.0
+        assert row["training_node_h_a_year"] == pytest.approx(used * A_YEAR)
+        assert row["starts"] == 5 * HOURS
+    training = dict(sentences(found))["Training"]
+    assert training.endswith("12 trainings. All were done: more would have used more.")
+
+
 def test_made_up_trainings_are_called_so(
     world: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
