@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, Self, TextIO, cast
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -138,7 +138,7 @@ class Bar:
         self._task: TaskID | None = None
         self._began = self._shown = 0.0
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> Self:
         self._progress.start()
         return self
 
@@ -185,18 +185,7 @@ class Bar:
             self._progress.update(self._task, completed=total, refresh=True)
 
 
-def day(instant_ns: int) -> str:
-    """Return an instant to the second, as `2021-02-10 04:51:56`."""
-    import numpy as np  # here, so that commands which replay nothing start quickly
-
-    return (
-        str(np.datetime64(instant_ns, "ns").astype("datetime64[s]")).replace("T", " ")
-        if instant_ns
-        else ""
-    )
-
-
-class StageBar:
+class StageBar(Bar):
     """One bar over all stages of a command, on a terminal; the command line of each stage is a line of its own.
 
     Parameters
@@ -208,34 +197,18 @@ class StageBar:
     """
 
     def __init__(self, stages: int, *, quiet: bool = False) -> None:
-        from rich.progress import TaskProgressColumn
-
-        self._console = console()
+        super().__init__()
         self._console.quiet = quiet
-        self._progress = bar(TaskProgressColumn(), self._console)
         self._progress.disable = quiet or not self._console.is_terminal
-        self._task = self._progress.add_task("", total=stages, text="")
-        self._stages, self._stage, self._shown = stages, 0, 0.0
+        self._stages, self._begun = stages, 0
+        self._all = self._progress.add_task("", total=stages, text="")
 
-    def __enter__(self) -> StageBar:
-        self._progress.start()
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._progress.stop()
-
-    def stage(self, name: str, command: str, *, done: bool = False) -> None:
+    def begin(self, name: str, command: str, *, done: bool = False) -> None:
         """A stage begins, which this command line does as well; `done`: its output is there already."""
-        self._stage += 1
+        self._begun, self._shown = self._begun + 1, 0.0
         there = " (is there)" if done else ""
-        self._print(f"{self._stage}/{self._stages} {name}{there}: {command}")
-        self._progress.update(self._task, description=name)
-        self._shown = 0.0
+        self._line(f"{self._begun}/{self._stages} {name}{there}: {command}")
+        self._progress.update(self._all, description=name)
         self.share(0.0)
 
     def share(self, done: float) -> None:
@@ -243,14 +216,24 @@ class StageBar:
         now = time.monotonic()
         if now - self._shown >= REFRESH_S or done >= 1.0:
             self._shown = now
-            self._progress.update(
-                self._task, completed=self._stage - 1 + done, refresh=True
-            )
+            so_far = self._begun - 1 + done
+            self._progress.update(self._all, completed=so_far, refresh=True)
 
     def note(self, text: str) -> None:
         """Something worth knowing, not an error."""
-        self._print(f"note: {text}")
+        self._line(f"note: {text}")
 
-    def _print(self, line: str) -> None:
+    def _line(self, text: str) -> None:
         # Whole, so that a command can be copied.
-        self._console.print(line, markup=False, highlight=False, soft_wrap=True)
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def day(instant_ns: int) -> str:
+    """Return an instant to the second, as `2021-02-10 04:51:56`."""
+    import numpy as np  # here, so that commands which replay nothing start quickly
+
+    return (
+        str(np.datetime64(instant_ns, "ns").astype("datetime64[s]")).replace("T", " ")
+        if instant_ns
+        else ""
+    )

@@ -24,7 +24,7 @@
       mean_delay_s: curve.starts ? (seconds * delayed - ago) / curve.starts : null,
       longest_delay_s: Math.max(0, seconds - curve.least_s),
       waiting_share_of_host: curve.host_node_h ? waiting / curve.host_node_h : null,
-      break_even_price: waiting ? used / waiting : null,
+      break_even_price: waiting ? (used - (kwh && price ? kwh * kwhPrice / (price * year) : 0)) / waiting : null,
       training_node_h_a_year: used * year, waiting_node_h_a_year: waiting * year, net_node_h_a_year: net * year,
       energy_cost: kwh === null ? null : kwh * kwhPrice,
       net_value_a_year: price === null ? null : price * net * year - (kwh === null ? 0 : kwh * kwhPrice),

@@ -59,7 +59,7 @@ _FLAGS = {"begin": "from", "end": "to", "columns": "map"}
 class Onlooker(NoteTaker, Protocol):
     """An object that shows how far an evaluation is."""
 
-    def stage(self, name: str, command: str, *, done: bool = False) -> None:
+    def begin(self, name: str, command: str, *, done: bool = False) -> None:
         """A stage begins, which this command line does as well; `done`: its output is there already."""
 
     def share(self, done: float) -> None:
@@ -159,7 +159,7 @@ def evaluate(
     asked = {"--format": form, **_of_logs(logs), **_of_replay(priced, *WORLD, *PRICES)}
     if prices["price_per_kwh"] is not None:
         asked["--price-per-kwh"] = prices["price_per_kwh"]
-    onlooker.stage("page", _typed(["evaluate", *files], {**asked, "--out": folder}))
+    onlooker.begin("page", _typed(["evaluate", *files], {**asked, "--out": folder}))
     trace = read_trace(folder / TRACE)
     if points[0].node_class is not None:
         trace = of_class(trace, points[0].node_class)
@@ -234,7 +234,7 @@ def _ingest(
     output = _outputs(target, reader)
     done = (made.get("asked"), made.get("output")) == (asked, output)
     options = {**_of_logs(logs), "-o": target, "--force": True}
-    teller.onlooker.stage("logs", _typed(["ingest", form, *files], options), done=done)
+    teller.onlooker.begin("logs", _typed(["ingest", form, *files], options), done=done)
     if not done:
         found = ingested(form, files, logs, progress=_progress(read, teller))
         write_trace(found.trace, target)
@@ -279,7 +279,7 @@ def _replay(
     command = _typed(["replay"], {**asked, "--out": target, "--force": True})
     summary = _replayed(options, target, reader)
     name = f"replay, {reserve} kept free"
-    teller.onlooker.stage(name, command, done=summary is not None)
+    teller.onlooker.begin(name, command, done=summary is not None)
     if summary is None:
         return execute(options, target, force=True, watcher=teller, files=reader)
     for note in summary["notes"]:
@@ -421,6 +421,9 @@ class _Replayed:
             price = prices["price_per_node_hour"] * a_year
             row["value_a_year"] = price * used
             row["net_value_a_year"] = price * net - energy_cost
+            if price and found["waiting_node_h"]:
+                paid = used - energy_cost / price
+                row["break_even_price"] = paid / found["waiting_node_h"]
         return row
 
 
