@@ -316,6 +316,8 @@ def full_names(stated: Mapping[str, Any]) -> dict[str, Any]:
     >>> full_names({"tfwd": 60, "set limits": 9})
     {'tfwd_s': 60, 'set limits': 9}
     """
+    if not isinstance(stated, Mapping):
+        raise InputError(f"expected a dictionary by name of option, not {stated!r:.60}")
     flat: dict[str, Any] = {}
     for name, value in stated.items():
         whole = next(

@@ -15,7 +15,7 @@ import pandas as pd
 
 from bft.models import InputError, read_table
 from bft.models.atomic_files import drafted
-from bft.replay.report import write_report
+from bft.replay.report import charts_of_run, check_page, plotted, write_report
 from bft.replay.results.headlines import headlines
 from bft.replay.results.run_directory import (
     ALLOCATIONS,
@@ -24,6 +24,7 @@ from bft.replay.results.run_directory import (
     read_summary,
     run_directory,
 )
+from bft.replay.studies.run_files import RunFiles
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -132,27 +133,22 @@ class Run:
             )
         return read_table(self.folder / name)
 
-    def plot(self) -> Figure:
-        """Draw idle nodes, those given to jobs, and how many each job held, over time; needs matplotlib.
+    def plot(self, chart: str = "idle") -> Figure:
+        """Draw a chart of the page, by the name that links to it has: idle, held, progress, times; needs matplotlib.
 
         Examples
         --------
         >>> import bft
-        >>> figure = bft.replay(policy="fifo", dedicated=False).plot()
-        >>> [axes.get_ylabel() for axes in figure.axes]
-        ['nodes', 'jobs, by submission', 'nodes held']
+        >>> figure = bft.replay(policy="fifo", dedicated=False).plot("progress")
+        >>> figure.axes[0].get_ylabel()
+        'jobs, first submitted on top'
         """
-        from bft._plot import plotted
+        return plotted(charts_of_run(RunFiles(self.folder, self.summary)), chart)
 
-        return plotted(self.steps, self.jobs, self.allocations)
-
-    def report(
-        self, path: str | Path, *, static: bool = False, title: str | None = None
-    ) -> Path:
+    def report(self, path: str | Path, *, title: str | None = None) -> Path:
         """Write the run as one HTML page to show to others, and return where it is; a page there is replaced.
 
-        Charts that zoom need the extra `report`; a `static` page needs no extra. The title is the machine's
-        name if no title is given.
+        It needs the extra `report`. The title is the machine's name if no title is given.
 
         Examples
         --------
@@ -160,12 +156,13 @@ class Run:
         >>> from pathlib import Path
         >>> from tempfile import TemporaryDirectory
         >>> with TemporaryDirectory() as folder:
-        ...     page = bft.replay(policy="fifo", dedicated=False).report(Path(folder, "run.html"), static=True)
+        ...     page = bft.replay(policy="fifo", dedicated=False).report(Path(folder, "run.html"))
         ...     page.read_text()[:15]
         '<!DOCTYPE html>'
         """
+        check_page(Path(path))
         with drafted(path) as draft:
-            write_report([self.folder], draft, static=static, title=title)
+            write_report([self.folder], draft, title=title)
         return Path(path)
 
     def save(self, folder: str | Path) -> Run:

@@ -19,13 +19,14 @@ from bft._replay import (
     in_memory_inputs,
     is_built_in,
 )
-from bft.models import InputError, JobTable
-from bft.replay import NodeTrace
+from bft.models import InputError, JobTable, write_jobs
+from bft.replay import NodeTrace, write_trace
 from bft.replay.inputs.files import Files
 from bft.replay.policies import PolicyError
+from bft.replay.report import charts_of_comparison, plotted
 from bft.replay.studies.carry_out import carry_out, local
 from bft.replay.studies.comparison import Comparison as _Comparison
-from bft.replay.studies.comparison import compared, inputs, table_of
+from bft.replay.studies.comparison import compared, table_of
 from bft.replay.studies.study import Plan, Study, key_of
 
 if TYPE_CHECKING:
@@ -65,11 +66,9 @@ class Comparison(_Comparison):
         after = "".join(f"<li>{escape(each)}.</li>" for each in self.sentences())
         return f"{before}<table><tr>{head}</tr>{body}</table><ul>{after}</ul>"
 
-    def plot(self) -> Figure:
-        """Draw the outcome of each variant, and the share of all submitted jobs done over time; needs matplotlib."""
-        from bft._plot import plotted_comparison
-
-        return plotted_comparison(self.whole, self.jobs)
+    def plot(self, chart: str = "compared") -> Figure:
+        """Draw a chart of the page of several runs: compared (the outcome), compared-times and so on."""
+        return plotted(charts_of_comparison(self), chart)
 
 
 def compare(
@@ -145,7 +144,7 @@ def compare(
                     hint="name them in a dictionary",
                 )
             named[label] = stated
-        plan = Plan.of(common, {"seed": list(seeds)} if seeds else {}, named)
+        plan = Plan.of(common, {"seed": seeds} if seeds else {}, named)
         mine = Plan(tuple(each for each in plan.points if each.options.policy in own))
         if (
             mine.points
@@ -215,7 +214,10 @@ def sweep(
 
     with arguments_named():
         common = {**_inputs(Study(Path(study)), trace, jobs), **full_names(options)}
-        named = {name: full_names(each) for name, each in (variants or {}).items()}
+        named = {
+            str(name): full_names(options_of)
+            for name, options_of in _by_name(variants or {})
+        }
         plan = Plan.of(common, full_names(grid or {}), named)
         return swept(plan, study, executor, workers=workers, whole=whole)
 
@@ -225,8 +227,6 @@ def _by_name(variants: Any) -> list[tuple[str | None, Any]]:
     if isinstance(variants, Mapping):
         return [(str(name), variant) for name, variant in variants.items()]
     if isinstance(variants, str) or not isinstance(variants, Sequence):
-        from bft.models import InputError
-
         raise InputError(
             f"variants: expected a list of policies, or a dictionary by name, not {variants!r}"
         )
@@ -239,8 +239,8 @@ def _inputs(study: Study, trace: Any, jobs: Any) -> dict[str, str]:
     """Options for trace and jobs; what is in memory is written to the study."""
     held, names = in_memory_inputs(trace, jobs, None)
     whole = held.node_trace(0, sort=False)
-    return inputs(
-        study,
-        names.get("node_trace") if whole is None else whole,
-        names.get("jobs") if held.jobs is None else held.jobs,
-    )
+    if whole is not None:
+        names["node_trace"] = str(study.keep("trace", whole, write_trace))
+    if held.jobs is not None:
+        names["jobs"] = str(study.keep("jobs", held.jobs, write_jobs))
+    return names

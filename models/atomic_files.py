@@ -84,8 +84,11 @@ def figure_folder(target: Path, *, force: bool) -> Iterator[Path]:
 
     Files of the same names are replaced only with `force`.
     """
-    if target.exists() and not target.is_dir():
-        raise InputError("is a file, expected a folder", file=target)
+    is_file = target.exists() and not target.is_dir()
+    if is_file or target.suffix in (".png", ".svg", ".pdf"):
+        raise InputError(
+            "is a file, expected a folder for one file a chart", file=target
+        )
     try:
         target.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".part.", dir=target) as folder:

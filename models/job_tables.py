@@ -371,9 +371,11 @@ def _rows(
         rows = Rows(frame, file)
         named = next((column for column in names if rows.has(column)), None)
         if named is None:
-            raise rows.error(
-                "no column with the job's name; expected 'name'", column="name"
-            )
+            hint = None
+            if rows.has("throughput"):
+                hint = "of measured rates bft-replay jobs fit makes a job table"
+            what = "no column with the job's name; expected 'name'"
+            raise rows.error(what, column="name", hint=hint)
         rows.job = named
     else:
         rows = Rows(

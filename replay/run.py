@@ -34,7 +34,7 @@ from bft.replay.results import run_directory as results
 from bft.replay.results.bounds import Bounds, beside_bounds, bounds_of
 from bft.replay.results.census import Census
 from bft.replay.results.dedicated import dedicated_traces
-from bft.replay.results.headlines import BEST, MUCH_LEFT, advice, costs
+from bft.replay.results.headlines import BEST, MUCH_LEFT, advice, costs, short_window
 from bft.replay.results.host import host_metrics, host_notes
 from bft.replay.results.metrics import summarise
 from bft.replay.results.outcome_tables import (
@@ -439,6 +439,10 @@ def _advised(run: _Run) -> dict[str, Any]:
     With the default policy a note says what it was lost to.
     """
     options, share = run.options, run.metrics["share_of_bound"]
+    if options.policy == "milp":
+        short = short_window(run.outcome, options.tfwd_s)
+        if short is not None:
+            run.notes.note(short)
     if share is None or share >= 1 - MUCH_LEFT or run.of_kinds:
         return {"advised": None}
     if options.policy != "milp":

@@ -107,7 +107,7 @@ def test_the_demo_yields_with_the_lowest_versions_what_it_yields_with_these(
             for key in ("decisions", "jobs_finished", "outcome", "U")
         ]
     assert metrics["lowest"] == pytest.approx(metrics["present"], rel=1e-9)
-    run(lowest, ["report", "itrOut", "--static"], tmp_path / "lowest")
+    run(lowest, ["report", "itrOut"], tmp_path / "lowest")
 
 
 @pytest.mark.parametrize("backend", ["exact", "cbc"])

@@ -20,7 +20,7 @@ from shown import refreshed
 from toy_application import write_application
 
 from bft.replay.cli.main import COMMANDS, cli, run
-from bft.replay.studies.comparison import COLUMNS
+from bft.replay.results.figures import FIGURES
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -310,12 +310,12 @@ def test_every_column_and_figure_of_a_run_is_on_the_page_of_results(
     assert columns_and_figures(here / "run") - named == set()
 
 
-def test_every_column_of_a_comparison_is_on_the_page_of_studies() -> None:
-    page = (DOCS / "studies.md").read_text("utf-8")
-    table = page.partition("| column | meaning ([results]")[2].partition("\n\n")[0]
-    named = [
-        name
-        for row in re.findall(r"^\| (`.+?) \|", table, re.MULTILINE)
-        for name in re.findall(r"`(.+?)`", row)
+def test_the_table_of_figures_is_that_of_the_program() -> None:
+    page = (DOCS / "results.md").read_text("utf-8")
+    table = page.partition("## Figures")[2].partition("## Metrics")[0]
+    rows = [
+        f"| `{figure.path}` | {figure.title} | {figure.unit or '-'} | {'more' if figure.more else 'less'} | "
+        f"{figure.jobs.replace('_', ' ') or '-'} |"
+        for figure in FIGURES.values()
     ]
-    assert named == [column.title for column in COLUMNS]
+    assert [line for line in table.splitlines() if line.startswith("| `")] == rows

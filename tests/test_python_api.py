@@ -340,17 +340,21 @@ def test_a_comparison_is_a_table_and_a_picture(
     assert isinstance(found, bft.Comparison)
     shown = found._repr_html_()
     assert shown.count("<tr>") == 3
-    assert "<th>of bound</th>" in shown
+    assert "<th>of the bound</th>" in shown
     outcome = found.frame["outcome"][0]
     assert f"<td>{outcome:,.0f}" in shown
     assert f"{outcome:,.0f}" in repr(found)
     assert "fifo yields" in shown
     assert "run on 46 to 52 units (Jreq)" in shown.split("<table>")[0]
-    left, right = found.plot().axes
-    assert [bar.get_width() for bar in left.patches] == found.frame["outcome"].tolist()
+    (bars,) = found.plot().axes
+    assert [bar.get_width() for bar in bars.patches] == found.frame["outcome"].tolist()
+    (times,) = found.plot("compared-times").axes
     # Shares are of all submitted jobs: who finishes few does not reach the top.
-    ends = [line.get_ydata()[-1] for line in right.lines]
-    assert ends == (found.frame["jobs_finished"] / found.frame["jobs"]).tolist()
+    ends = [line.get_ydata()[-1] for line in times.lines]
+    shares = found.frame["jobs_finished"] / found.frame["jobs"]
+    assert ends == pytest.approx(shares.tolist())
+    with pytest.raises(bft.InputError, match="no chart 'times': there are compared, "):
+        found.plot("times")
 
 
 def test_variants_are_told_apart(example: bft.Example, here: Path) -> None:
@@ -363,6 +367,19 @@ def test_variants_are_told_apart(example: bft.Example, here: Path) -> None:
     ]:
         with pytest.raises(bft.InputError, match=message):
             bft.compare(*example, variants, workers=0, dedicated=False)
+
+
+def test_arguments_of_another_kind_are_named(example: bft.Example, here: Path) -> None:
+    two = ["fifo", "srtf"]
+    for call, message in [
+        (lambda: bft.compare(*example, two, seeds=3), "seed: expected a list of values, not 3"),
+        (lambda: bft.compare(*example, two, split=3), "split: expected one of vc, user"),
+        (lambda: bft.sweep(*example, [10, 60]), "expected a dictionary by name of option"),
+        (lambda: bft.sweep(*example, {"tfwd": 10}), "tfwd_s: expected a list of values, not 10"),
+        (lambda: bft.sweep(*example, {"policy": "fifo"}), "policy: expected a list of values"),
+    ]:  # fmt: skip
+        with pytest.raises(bft.InputError, match=message):
+            call()
 
 
 def test_a_run_survives_a_process_pool(here: Path) -> None:
@@ -440,12 +457,20 @@ def test_times_are_texts_datetimes_or_timestamps(here: Path) -> None:
         assert jobs["Tsub"][0] == pd.Timestamp("2021-02-10T03:00:00Z")
 
 
-def test_a_few_jobs_are_lines_with_their_names(example: bft.Example) -> None:
+def test_a_picture_of_a_run_is_a_chart_of_its_page(example: bft.Example) -> None:
     run = bft.replay(example.trace, example.jobs.head(5), **FEW)
-    _, bottom = run.plot().axes
-    names = [text.get_text() for text in bottom.get_legend().get_texts()]
-    assert names == example.jobs["name"].head(5).tolist()
-    for line, name in zip(bottom.lines, names, strict=True):
-        hours, held = line.get_xdata(), line.get_ydata()
-        area = (held[:-1] * (hours[1:] - hours[:-1])).sum() * 3600
-        assert area == pytest.approx(run.jobs.loc[name, "unit_seconds"])
+    figure = run.plot()
+    assert figure.get_suptitle() == "Idle and used units over time"
+    (axes,) = figure.axes
+    names = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert names == ["idle", "given to jobs"]
+    (rows,) = run.plot("progress").axes
+    names = [text.get_text() for text in rows.get_yticklabels()]
+    assert names == example.jobs["name"].head(5).tolist()[::-1]
+
+
+def test_a_page_is_html(example: bft.Example, here: Path) -> None:
+    run = bft.replay(example.trace, example.jobs.head(5), **FEW)
+    with pytest.raises(bft.InputError, match="a page is HTML"):
+        run.report("page.png")
+    assert not list(here.iterdir())

@@ -84,7 +84,12 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
     had the same trace and jobs.
     """
     from bft.replay.studies.carry_out import local
-    from bft.replay.studies.comparison import compared, compared_runs, table_of
+    from bft.replay.studies.comparison import (
+        compared,
+        compared_runs,
+        finish_cells,
+        table_of,
+    )
     from bft.replay.studies.study import Study
 
     check_suffixes(given["outputs"])
@@ -116,7 +121,13 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
         parts = [*(f"{each}." for each in cautions), as_markdown(titles, rows), below]
         text = "\n\n".join(parts)
         write_frame(comparison.frame, output, text, document)
-    write_into(given, lambda folder, form: _draw(comparison, folder, form), force=True)
+
+    def draw(folder: Path, form: str) -> None:
+        from bft.replay.report import charts_of_comparison, write_charts
+
+        write_charts(charts_of_comparison(comparison), folder, form)
+
+    write_into(given, draw, force=True)
     if given["as_json_"]:
         click.echo(as_json(document))
     else:
@@ -127,7 +138,7 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
             show_text(f"{sentence}.")
         if comparison.finishes is not None:
             click.echo("\nFinished (UTC):")
-            show_table(*_finishes(comparison.finishes))
+            show_table(["", *comparison.finishes], finish_cells(comparison.finishes))
     if comparison.different:
         say_warning(
             f"the runs have different inputs: {'; '.join(comparison.different)}"
@@ -157,17 +168,6 @@ def _refuse_beside_runs() -> None:
             )
 
 
-def _draw(comparison: Comparison, folder: Path, form: str) -> None:
-    """The comparison as figures; of several seeds all jobs count."""
-    import pandas as pd
-
-    from bft.replay.report import charts_of_comparison, write_charts
-
-    jobs = {label: pd.concat(tables) for label, tables in comparison.jobs.items()}
-    groups = comparison.frame if comparison.split is not None else None
-    write_charts(charts_of_comparison(comparison.whole, jobs, groups), folder, form)
-
-
 def _document(comparison: Comparison, sentences: list[str]) -> dict[str, Any]:
     return {
         "variants": records(comparison.frame),
@@ -181,18 +181,6 @@ def _document(comparison: Comparison, sentences: list[str]) -> dict[str, Any]:
         "failures": comparison.failures,
         "notes": comparison.notes,
     }
-
-
-def _finishes(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    """Titles and cells of when each job finished under each variant."""
-    rows = [
-        [
-            str(name),
-            *(f"{at:%Y-%m-%d %H:%M}" if at == at else "not done" for at in row),
-        ]
-        for name, row in zip(table.index, table.itertuples(index=False), strict=True)
-    ]
-    return ["", *table.columns], rows
 
 
 def _finishes_document(table: pd.DataFrame | None) -> dict[str, dict[str, str | None]]:

@@ -221,17 +221,6 @@ def figure_options(what: str) -> Decorator:
     )
 
 
-def refuse_other_forms(page: Path) -> None:
-    """Refuse a page under the name of another form than HTML, naming the option that writes that form."""
-    suffix = page.suffix.lower()
-    if suffix in (".html", ".htm"):
-        return
-    hint = f"--{suffix[1:]} DIR writes its charts so" if suffix[1:] in FORMS else None
-    raise InputError(
-        "a page is HTML: expected a name that ends in .html", file=page, hint=hint
-    )
-
-
 def write_into(
     given: Mapping[str, str | None],
     write: Callable[[Path, str], object],

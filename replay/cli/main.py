@@ -230,7 +230,9 @@ def _run(args: list[str] | None) -> int:
     except click.ClickException as error:
         shown = io.StringIO()
         error.show(shown)
-        say_error(shown.getvalue().removesuffix("\n"))
+        is_bare = error.message.startswith("Got unexpected extra argument")
+        hint = "; files are given by options: -ndmap TRACE --jobs JOBS"
+        say_error(shown.getvalue().removesuffix("\n") + hint * is_bare)
         return EXIT_BAD_INPUT
     except (click.exceptions.Abort, KeyboardInterrupt) as error:
         if isinstance(

@@ -192,18 +192,17 @@ def show(summary: dict[str, Any], folder: Path, stream: TextIO | None = None) ->
 def _show_jobs(summary: dict[str, Any], folder: Path) -> None:
     """List the jobs of a run where they are few, each with when it was done."""
     from bft.replay.results.headlines import FEW_JOBS
-    from bft.replay.studies.run_tables import jobs_of
 
     count = (
         summary["metrics"]["census"]["jobs"] if "census" in summary["metrics"] else 0
     )
     if not 0 < count <= FEW_JOBS:
         return
-    import pandas as pd
-
     from bft.replay.cli.frames import show_table
+    from bft.replay.studies.run_files import RunFiles
 
-    jobs = jobs_of(folder, pd.Timestamp(summary["metrics"]["window_end"]).value)
+    run = RunFiles(folder, summary)
+    jobs = run.jobs.join(run.waits)
     titles = ["job", "submitted (UTC)", "finished (UTC)", "waited", "units", "lost"]
     click.echo()
     show_table(titles, [_job_cells(str(name), job) for name, job in jobs.iterrows()])
@@ -213,8 +212,8 @@ def _show_jobs(summary: dict[str, Any], folder: Path) -> None:
 
 def _job_cells(name: str, job: pd.Series[Any]) -> list[str]:
     """The cells of a job: name, submitted, finished or how far it came, waited, units, lost."""
-    from bft.replay.results.headlines import duration_text
-    from bft.replay.studies.run_tables import losses
+    from bft.models.writing import duration
+    from bft.replay.studies.run_files import lost
 
     begun = job["start"] == job["start"]
     if job["finish"] == job["finish"]:
@@ -224,15 +223,15 @@ def _job_cells(name: str, job: pd.Series[Any]) -> list[str]:
     else:
         finished = "not begun"
     waited = job["waiting_s"]
-    lost = losses(job.to_frame().T).iloc[0]
-    trained = job["work"] + lost
+    samples = lost(job.to_frame().T).iloc[0]
+    trained = job["work"] + samples
     return [
         name,
         _minute(job["submit"]),
         finished,
-        duration_text(waited) if waited == waited else "-",
+        duration(waited) if waited == waited else "-",
         f"{job['unit_seconds'] / job['run_s']:.1f}" if begun and job["run_s"] else "-",
-        f"{lost / trained:.1%}" if trained else "-",
+        f"{samples / trained:.1%}" if trained else "-",
     ]
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 import click
 
 from bft.models.atomic_files import drafted, refuse_existing
-from bft.replay.cli.frames import figure_options, refuse_other_forms, write_into
+from bft.replay.cli.frames import figure_options, write_into
 from bft.replay.cli.messages import say_note
 from bft.replay.cli.parameters import Command, force_option, output_option
 
@@ -20,11 +19,6 @@ from bft.replay.cli.parameters import Command, force_option, output_option
     "--title",
     metavar="TEXT",
     help="Of whose nodes the page is. [the machine's name in the trace]",
-)
-@click.option(
-    "--static",
-    is_flag=True,
-    help="Without scripts: charts that cannot be zoomed. Needs no extra.",
 )
 @click.option(
     "--all-charts",
@@ -42,7 +36,6 @@ def report(
     runs: tuple[str, ...],
     output: str | None,
     title: str | None,
-    static: bool,
     all_charts: bool,
     different_inputs: bool,
     force: bool,
@@ -50,22 +43,23 @@ def report(
 ) -> None:
     """Write run directories as one HTML page: what they come to, charts to zoom, jobs, options.
 
-    RUN may be the results.parquet of a sweep, alone: each figure is then shown over the options that it varied.
+    Several runs, which had the same trace and jobs, are compared. RUN may be the results.parquet of a sweep, alone:
+    each figure is then shown over the options that it varied.
 
-    The page loads nothing, so it can be sent around. Of several runs, which had the same trace and
-    jobs, it compares them, and then shows the first. Charts
-    need the extra `report`: pip install bokeh matplotlib.
+    The page loads nothing, so it can be sent around. It needs the extra `report`: pip install bokeh matplotlib.
     """
     from bft.replay.checkpoint import mended
-    from bft.replay.report import write_figures, write_report
+    from bft.replay.report import charts_of, check_page, write_charts, write_report
 
     folders = [Path(run) for run in runs]
     for folder in (folder for folder in folders if not folder.is_file()):
         for note in mended(folder):
             say_note(note)
-    drawn = write_into(
-        figures, lambda folder, form: write_figures(folders, folder, form), force=force
-    )
+
+    def draw(folder: Path, form: str) -> None:
+        write_charts(charts_of(folders, different=different_inputs), folder, form)
+
+    drawn = write_into(figures, draw, force=force)
     for filled in drawn:
         click.echo(filled)
     if drawn and output is None:
@@ -73,26 +67,14 @@ def report(
     first = folders[0].resolve()
     beside = first.with_name(f"{first.name.removesuffix('.parquet')}.html")
     page = beside if output is None else Path(output)
-    refuse_other_forms(page)
+    check_page(page)
     refuse_existing(page, force=force)
     with drafted(page) as draft:
         write_report(
             folders,
             draft,
-            static=static,
             all_charts=all_charts,
             title=title,
-            compare=partial(_compared, folders, different=different_inputs),
+            different=different_inputs,
         )
     click.echo(str(page))
-
-
-def _compared(folders: list[Path], *, different: bool) -> tuple[list[str], list[str]]:
-    """Return cautions about several runs, and how the others compare with the first."""
-    from bft.replay.studies.comparison import compared_runs
-
-    found = compared_runs(folders, different=different)
-    inputs = "; ".join(found.different)
-    warnings = [f"The runs have different inputs: {inputs}."] if inputs else []
-    warnings += [f"{caution}." for caution in found.cautions()]
-    return warnings, [f"{sentence}." for sentence in found.sentences()]

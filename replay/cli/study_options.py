@@ -17,6 +17,7 @@ from bft.models.checks import Check, Flag, Name, Number, Several, did_you_mean
 from bft.models.limited_reading import read_toml
 from bft.models.objectives import ObjectiveText
 from bft.models.option_fields import SECTIONS, OptionField
+from bft.models.writing import duration
 from bft.replay.cli.main import EXIT_INTERRUPTED, command_line
 from bft.replay.cli.messages import quiet, say_error, say_progress, say_warning
 from bft.replay.cli.parameters import (
@@ -311,7 +312,7 @@ class StudyLines:
         left = (
             (time.monotonic() - self._began) / self._count * (self._todo - self._count)
         )
-        time_left = f", {_time_left(left)} left" if left else ""
+        time_left = f", {duration(left)} left" if left else ""
         say_progress(
             f"  {self._count} of {self._todo}  {label}  {seconds:.1f} s{time_left}"
         )
@@ -366,10 +367,3 @@ def study_progress(*, again: bool) -> Iterator[StudyLines]:
         )
         click.echo(command_line(without=("--again",)), err=True)
         raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
-
-
-def _time_left(seconds: float) -> str:
-    for size, unit in ((3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} s"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from bft.replay.studies.study import Plan, Study
 
 # As in bft.replay.studies, whose import would be too slow for printing help.
-SYSTEMS, QUEUES = ("slurm", "pbs", "lsf", "flux"), ("slurm", "pbs", "lsf")
+SYSTEMS = ("slurm", "pbs", "lsf", "flux")
 DEFAULT = "all"
 
 _out = click.option(
@@ -50,23 +50,6 @@ _who = together(
         "--dask",
         metavar="ADDRESS",
         help="Workers of a Dask cluster, by its scheduler's address.",
-    ),
-    click.option(
-        "--parsl",
-        metavar="CONFIG.py",
-        help="Workers of a Parsl configuration: a file that makes `config`.",
-    ),
-    click.option(
-        "--jobqueue",
-        type=OneOf(QUEUES),
-        help="Workers in --workers jobs of this batch system.",
-    ),
-    click.option(
-        "--resource",
-        "resources",
-        multiple=True,
-        metavar="NAME=VALUE",
-        help="An option of these jobs, as dask-jobqueue has it: queue, account, walltime, memory; may be repeated.",
     ),
 )
 _keep = together(
@@ -294,32 +277,11 @@ def _collected(study: Study, planned: Plan, keys: list[str]) -> int:
 
 
 def _workers(given: dict[str, Any]) -> Workers:
-    from bft.replay.studies.carry_out import dask, jobqueue, local, parsl
+    from bft.replay.studies.carry_out import dask, local
 
-    asked = [name for name in ("dask", "parsl", "jobqueue") if given[name]]
-    if len(asked) > 1:
-        raise click.UsageError(
-            f"give one of {', '.join(f'--{name}' for name in asked)}"
-        )
-    if given["resources"] and asked != ["jobqueue"]:
-        raise click.UsageError("--resource is for --jobqueue")
     if given.get("index") is not None:
         return local(0)
-    if not asked:
-        return local(given["workers"])
-    if asked == ["dask"]:
-        return dask(given["dask"])
-    if asked == ["parsl"]:
-        return parsl(given["parsl"])
-    resources = {}
-    for text in given["resources"]:
-        name, equals, value = text.partition("=")
-        if not (name and equals):
-            raise click.BadParameter(
-                f"expected NAME=VALUE, not {text!r}", param_hint="--resource"
-            )
-        resources[name.replace("-", "_")] = value
-    return jobqueue(given["jobqueue"], given["workers"] or 1, resources)
+    return dask(given["dask"]) if given["dask"] else local(given["workers"])
 
 
 def _shown(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:

@@ -17,7 +17,7 @@ from bft.models.atomic_files import (
     refuse_existing,
 )
 from bft.models.option_fields import option_fields
-from bft.replay.cli.frames import refuse_other_forms
+from bft.models.writing import duration, three_digits
 from bft.replay.cli.messages import say_note
 from bft.replay.cli.parameters import (
     Group,
@@ -28,7 +28,6 @@ from bft.replay.cli.parameters import (
     output_option,
     together,
 )
-from bft.replay.results.host import three_digits
 from bft.replay.trace.host_jobs import file_beside
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.outlook import Outlook, calibration
@@ -127,7 +126,9 @@ def info(
     With --html or --png as charts: when nodes are idle, by hour and weekday, for how long, and which.
     """
     if html is not None:
-        refuse_other_forms(Path(html))
+        from bft.replay.report import check_page
+
+        check_page(Path(html))
         refuse_existing(html, force=force)
     read = _read(given)
     statistics = trace_statistics(read)
@@ -161,7 +162,7 @@ def _charted(
     *,
     force: bool,
 ) -> None:
-    from bft.replay.report import write_trace_figures, write_trace_page
+    from bft.replay.report import charts_of_trace, write_charts, write_trace_page
 
     if html is not None:
         with drafted(html) as draft:
@@ -174,7 +175,7 @@ def _charted(
         click.echo(html)
     if png is not None:
         with figure_folder(Path(png), force=force) as folder:
-            write_trace_figures(read, folder, "png")
+            write_charts(charts_of_trace(read), folder, "png")
         click.echo(png)
 
 
@@ -252,7 +253,7 @@ def _lines(read: NodeTrace, statistics: dict[str, Any]) -> list[tuple[str, str]]
         ),
         (
             "observed",
-            f"{observed} ({statistics['duration_s'] / 86400:.1f} days)",
+            f"{observed} ({duration(statistics['duration_s'])})",
         ),
         (
             "events",

@@ -11,6 +11,7 @@ import numpy as np
 
 from bft.models import Curve, InputError, Job, JobTable
 from bft.models.tolerances import whole_above
+from bft.models.writing import duration
 from bft.replay.inputs.notes import NoteTaker
 from bft.replay.options.options import Options
 from bft.replay.pools import Pool
@@ -178,11 +179,7 @@ def _span(jobs: JobTable) -> int:
 
 def apart(nanoseconds: int) -> str:
     """A span of time in words."""
-    seconds = nanoseconds / SECOND_NS
-    for size, unit in ((86_400, "days"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:,.1f} {unit}"
-    return f"{seconds:g} s"
+    return duration(nanoseconds / SECOND_NS)
 
 
 def fit_sizes(

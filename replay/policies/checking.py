@@ -255,7 +255,7 @@ class _Checked:
                 made = copy.deepcopy(given) if hasattr(given, "decide") else given()
             check_made(self._name, made)
         except (InputError, TypeError) as error:
-            raise self._lacks("a policy", str(error)) from error
+            raise self._lacks("a policy", str(error)) from None
         policy: Policy = made
         return policy
 
@@ -308,7 +308,7 @@ class _Checked:
             try:
                 replay.decide(decision)
             except PolicyError as error:
-                raise self._lacks("the engine's rules", f"{when}: {error}") from error
+                raise self._lacks("the engine's rules", f"{when}: {error}") from None
             played.append(_shown(state.time_ns, decision))
         if list(map(repr, self._world.jobs)) != jobs:
             raise self._lacks("no mutation", "it changed the jobs that it was given")
@@ -332,7 +332,7 @@ class _Checked:
                 table.restore(replay.tables[name].saved())
         except (PolicyError, TypeError, ValueError, AttributeError) as error:
             what = f"its state() does not come back through JSON: {error}"
-            raise self._lacks("resumable", what) from error
+            raise self._lacks("resumable", what) from None
         if stored[0] != stored[1]:
             raise self._lacks("resumable", "state(), called twice, differs")
         return fresh
@@ -342,7 +342,7 @@ class _Checked:
             with PolicyCall(self._name, policy):
                 answer: object = policy.decide(state)
         except PolicyError as error:
-            raise self._lacks("answers", f"{when}: {error}") from error
+            raise self._lacks("answers", f"{when}: {error}") from None
         if not isinstance(answer, Decision):
             what = f"{when} it answered {answer!r:.100}; expected a Decision"
             raise self._lacks("answers", what)

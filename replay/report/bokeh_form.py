@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,16 +9,13 @@ import numpy as np
 
 from bft.models.plugins import needs
 from bft.replay.report.chart import (
-    STRONG,
     Axis,
     Bars,
     Blocks,
     Chart,
     Curves,
     Drawing,
-    FloatArray,
     Heat,
-    IntArray,
     colour,
     shade,
 )
@@ -38,13 +34,13 @@ FORMATS = {
 NAME_OF = "return 0 <= value ? names[Math.min(Math.floor(value / units), names.length - 1)] : nobody"
 
 
-def embedded(charts: Sequence[Chart]) -> tuple[dict[str, str], str]:
+def embedded(charts: Sequence[Chart]) -> tuple[dict[str, Any], str]:
     """The charts for a page.
 
     Returns
     -------
     documents
-        Chart key -> JSON of a Bokeh document with its figure; one document per chart, so that a page draws what is in
+        Chart key -> a Bokeh document with its figure, for JSON; one document per chart, so that a page draws what is in
         view. Equal charts give equal text.
     library
         BokehJS, to be embedded in the page.
@@ -54,19 +50,18 @@ def embedded(charts: Sequence[Chart]) -> tuple[dict[str, str], str]:
     InputError
         When Bokeh is not installed; contains the command that installs it.
     """
-    with needs("a page with charts to zoom", "report", "--static makes one without"):
+    with needs("a page with charts to zoom", "report"):
         from bokeh.document import Document
         from bokeh.resources import Resources
-    window = _window(charts)
+
     documents = {}
     for chart in charts:
         document = Document(title=chart.key)
-        document.add_root(_figure(chart, window))
-        content = _renumbered(document.to_json(deferred=False), chart.key)
-        documents[chart.key] = json.dumps(
-            content, separators=(",", ":"), allow_nan=False
-        )
-    return documents, "\n".join(Resources(mode="inline", components=["bokeh"]).js_raw)
+        document.add_root(_figure(chart))
+        content = document.to_json(deferred=False)
+        documents[chart.key] = _renumbered(content, chart.key)
+    library = Resources(mode="inline", components=["bokeh"]).js_raw
+    return documents, "\n".join(library)
 
 
 def _renumbered(content: Any, prefix: str) -> Any:
@@ -91,23 +86,7 @@ def _renumbered(content: Any, prefix: str) -> Any:
     return walk(content)
 
 
-def _window(charts: Sequence[Chart]) -> tuple[float, float]:
-    """Return the first and the last instant of all charts over time, which page.js zooms together."""
-    instants: list[float] = []
-    for chart in charts:
-        drawing = chart.drawing
-        if isinstance(drawing, Blocks):
-            instants += [drawing.origin, drawing.origin + drawing.seconds * 1000]
-        elif isinstance(drawing, Curves) and drawing.x.scale == "time":
-            instants += [
-                float(at)
-                for curve in drawing.curves
-                for at in (curve.x.min(), curve.x.max())
-            ]
-    return min(instants, default=0.0), max(instants, default=1.0)
-
-
-def _figure(chart: Chart, window: tuple[float, float]) -> Model:
+def _figure(chart: Chart) -> Model:
     from bokeh.models import DataRange1d, NoOverlap, Range1d
     from bokeh.plotting import figure
 
@@ -118,9 +97,12 @@ def _figure(chart: Chart, window: tuple[float, float]) -> Model:
         else (drawing.x, drawing.y)
     )
     ranges: dict[str, Any] = {}
-    if x.scale == "time":
-        ranges["x_range"] = Range1d(*window)
+    if isinstance(drawing, Curves) and x.scale == "time":
+        instants = np.concatenate([curve.x for curve in drawing.curves])
+        ranges["x_range"] = Range1d(instants.min(), instants.max())
     if isinstance(drawing, Blocks):
+        end = drawing.origin + 1000.0 * drawing.seconds
+        ranges["x_range"] = Range1d(drawing.origin, end)
         ranges["y_range"] = Range1d(0, drawing.height, bounds=(0, drawing.height))
     elif y.scale == "share":
         ranges["y_range"] = Range1d(0, 1.02)
@@ -166,7 +148,7 @@ def _ticks(axis: Axis) -> Model:
     from bokeh.models import NumeralTickFormatter
 
     return NumeralTickFormatter(
-        format={"share": "0%", "log": "0,0.[000]"}.get(axis.scale, "0,0.[00]")
+        format={"share": "0%", "log": "0,0.[000]"}.get(axis.scale, "0,0.[00]a")
     )
 
 
@@ -224,7 +206,7 @@ def _curves(made: Any, drawing: Curves) -> None:
 
 
 def _bars(made: Any, drawing: Bars) -> None:
-    from bokeh.models import ColumnDataSource, FixedTicker, PlainText, Range1d
+    from bokeh.models import ColumnDataSource, Range1d
 
     count, thickness = len(drawing.names), 0.8 / len(drawing.series)
     places = np.arange(count, dtype=np.float64)
@@ -240,12 +222,7 @@ def _bars(made: Any, drawing: Bars) -> None:
         bars.tags = [number]
     made.y_range = Range1d(count - 0.4, -0.6)
     made.x_range.start = 0
-    made.yaxis.ticker = FixedTicker(ticks=places.tolist(), minor_ticks=[])
-    # As plain text: otherwise text between dollar signs would be read as TeX.
-    made.yaxis.major_label_overrides = {
-        float(place): PlainText(text=_short(name))
-        for place, name in zip(places, drawing.names, strict=True)
-    }
+    _named(made.yaxis[0], places.tolist(), drawing.names)
     made.ygrid.visible = False
     _hover(
         made,
@@ -282,7 +259,13 @@ def _blocks(made: Any, drawing: Blocks) -> None:
     # page.js paints what is in view.
     made.tags = [spans, image, drawing.origin, list(drawing.class_of)]
     made.grid.visible = False
-    _name_rows(made, drawing)
+    if drawing.names_rows:
+        middles = [row + 0.5 for row in range(len(drawing.rows))]
+        _named(made.yaxis[0], middles, drawing.rows)
+    elif drawing.row == "job":  # the numbers of many say nothing
+        made.yaxis.major_label_text_alpha = 0
+        made.yaxis.major_tick_line_color = None
+        made.yaxis.minor_tick_line_color = None
     words = {"names": list(drawing.names), "units": 1, "nobody": drawing.empty}
     who = CustomJSHover(args=words, code=f"value = value - 1; {NAME_OF}")
     where = CustomJSHover(
@@ -297,37 +280,24 @@ def _blocks(made: Any, drawing: Blocks) -> None:
     _hover(made, drawing.x, tips, formatters={"@image": who, "$y": where})
 
 
-def _name_rows(made: Any, drawing: Blocks) -> None:
-    """Put the names of few rows on the axis; of many jobs nothing, as their numbers say nothing."""
+def _named(axis: Any, places: list[float], names: Sequence[str]) -> None:
+    """Put names on an axis, as plain text: otherwise text between dollar signs would be read as TeX."""
     from bokeh.models import FixedTicker, PlainText
 
-    if drawing.names_rows:
-        places = [row + 0.5 for row in range(len(drawing.rows))]
-        made.yaxis.ticker = FixedTicker(ticks=places, minor_ticks=[])
-        made.yaxis.major_label_overrides = {
-            place: PlainText(text=_short(name))
-            for place, name in zip(places, drawing.rows, strict=True)
-        }
-    elif drawing.row == "job":
-        made.yaxis.major_label_text_alpha = 0
-        made.yaxis.major_tick_line_color = None
-        made.yaxis.minor_tick_line_color = None
+    axis.ticker = FixedTicker(ticks=places, minor_ticks=[])
+    short = [n if len(n) <= LABEL else f"{n[: LABEL - 9]}…{n[-8:]}" for n in names]
+    texts = [PlainText(text=name) for name in short]
+    axis.major_label_overrides = dict(zip(places, texts, strict=True))
 
 
 def _heat(made: Any, drawing: Heat) -> None:
-    from bokeh.models import (
-        ColorBar,
-        ColumnDataSource,
-        FixedTicker,
-        LinearColorMapper,
-        PlainText,
-        Range1d,
-    )
+    from bokeh.models import ColorBar, ColumnDataSource, LinearColorMapper, Range1d
 
     down, across = np.nonzero(~np.isnan(drawing.values))
-    values, strength = drawing.values[down, across], drawing.strength()[down, across]
+    values = drawing.values[down, across]
     source = ColumnDataSource({
         "x": across.astype(float), "y": down.astype(float), "value": values,
+        "number": [drawing.number(value) for value in values.tolist()],
         "left": [drawing.across[k] for k in across], "top": [drawing.down[k] for k in down],
     })  # fmt: skip
     low, high = float(values.min()), float(values.max())
@@ -340,7 +310,9 @@ def _heat(made: Any, drawing: Heat) -> None:
     made.rect("x", "y", width=0.96, height=0.94, source=source, line_color=None,
               fill_color={"field": "value", "transform": mapper})  # fmt: skip
     if drawing.shows_numbers:
-        _numbers(made, across, down, values, strength)
+        # page.js gives them the colour of its text.
+        made.text("x", "y", "number", source=source, name="ink", text_align="center", text_baseline="middle",
+                  text_font_size="12px")  # fmt: skip
     else:
         bar = ColorBar(
             color_mapper=mapper,
@@ -355,12 +327,8 @@ def _heat(made: Any, drawing: Heat) -> None:
     )
     for axis, names in ((made.xaxis[0], drawing.across), (made.yaxis[0], drawing.down)):
         step = 1 if len(names) <= 12 else 3
-        axis.ticker = FixedTicker(
-            ticks=list(range(0, len(names), step)), minor_ticks=[]
-        )
-        axis.major_label_overrides = {
-            k: PlainText(text=_short(name)) for k, name in enumerate(names)
-        }
+        places = [float(place) for place in range(0, len(names), step)]
+        _named(axis, places, names[::step])
     made.grid.visible = False
     rows = [
         (drawing.x.label, "@left"),
@@ -368,34 +336,6 @@ def _heat(made: Any, drawing: Heat) -> None:
         _field("@value", drawing.value),
     ]
     _hover(made, drawing.value, rows)
-
-
-def _numbers(
-    made: Any,
-    across: IntArray,
-    down: IntArray,
-    values: FloatArray,
-    strength: FloatArray,
-) -> None:
-    """Write the number of each cell; page.js gives those on weak colours the colour of the page's text."""
-    from bokeh.models import ColumnDataSource
-
-    for name, those in (("ink", strength < STRONG), ("strong", strength >= STRONG)):
-        source = ColumnDataSource(
-            {
-                "x": across[those].astype(float),
-                "y": down[those].astype(float),
-                "text": [f"{value:,.4g}" for value in values[those].tolist()],
-            }
-        )
-        made.text(
-            "x", "y", "text", source=source, name=name, text_align="center", text_baseline="middle",
-            text_font_size="12px", text_color="#ffffff",
-        )  # fmt: skip
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= LABEL else f"{name[: LABEL - 9]}…{name[-8:]}"
 
 
 _DRAW: dict[type[Drawing], Any] = {

@@ -1,4 +1,4 @@
-"""The content of a chart, independent of its form: numbers and words for the page, the SVG and the paper."""
+"""The content of a chart, independent of its form: numbers and words for the page and for the paper."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+
+from bft.models.errors import MAX_LABEL, printable
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -91,9 +93,9 @@ class Blocks:
     empty
         What it means that no entry is there.
     classes
-        Names of the classes of entries, each with an item in the legend; none: an entry is a class of its own.
+        Names of the classes of entries, each with an item in the legend.
     class_of
-        The class of each entry; empty: that of its number.
+        The class of each entry.
     hues
         Colours of the classes; they repeat when there are more classes.
     """
@@ -109,21 +111,16 @@ class Blocks:
     last: IntArray
     begin: IntArray
     end: IntArray
+    classes: tuple[str, ...]
+    class_of: tuple[int, ...]
+    hues: tuple[str, ...]
     units: int = 1
     row: str = "node"
     empty: str = "nobody"
-    classes: tuple[str, ...] = ()
-    class_of: tuple[int, ...] = ()
-    hues: tuple[str, ...] = COLOURS[1:]
 
     def hue(self, who: int) -> str:
         """The colour of an entry."""
-        number = self.class_of[who] if self.class_of else who
-        return self.hues[number % len(self.hues)]
-
-    def legend(self) -> list[tuple[str, str]]:
-        """Name and colour of each class."""
-        return list(zip(self.classes, cycle(self.hues), strict=False))
+        return self.hues[self.class_of[who] % len(self.hues)]
 
     @property
     def names_rows(self) -> bool:
@@ -134,27 +131,6 @@ class Blocks:
     def height(self) -> int:
         """Height of the chart in rows of units."""
         return len(self.rows) * self.units
-
-    def sampled(self, columns: int, rows: int) -> IntArray:
-        """The entry in the middle of each cell of a grid over the whole chart, -1 for none: shape (rows, columns).
-
-        The page does the same for the visible part, so that zooming in shows every block.
-        """
-        cells = np.full((rows, columns), -1, dtype=np.int64)
-        width, height = self.seconds / columns, self.height / rows
-        left, right = (
-            np.clip(np.ceil(at / width - 0.5), 0, columns).astype(int)
-            for at in (self.begin, self.end)
-        )
-        low, high = (
-            np.clip(np.ceil(at / height - 0.5), 0, rows).astype(int)
-            for at in (self.first, self.last + 1)
-        )
-        for block in np.flatnonzero((left < right) & (low < high)):
-            cells[low[block] : high[block], left[block] : right[block]] = self.who[
-                block
-            ]
-        return cells
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -177,24 +153,18 @@ class Heat:
         """Whether the cells are so few that each has its number."""
         return len(self.across) <= MAX_NUMBERED
 
-    def strength(self) -> FloatArray:
-        """How strong the colour of each cell is, from 0 to 1: the best has 1."""
-        low, high = float(np.nanmin(self.values)), float(np.nanmax(self.values))
-        shares: FloatArray = (self.values - low) / (high - low or 1.0)
-        return 1 - shares if self.less_is_better else shares
+    def number(self, value: float) -> str:
+        """The number of a cell."""
+        return f"{value:.1%}" if self.value.scale == "share" else f"{value:,.4g}"
 
 
 def shade(strength: float) -> str:
-    """A colour of a cell, which lets the page through where it is weak.
+    """A colour of a cell, which lets the page through, so that the numbers on it are read in light and dark.
 
     >>> shade(1.0), shade(0.0)
-    ('#2b83c4ff', '#2b83c41a')
+    ('#2b83c4b2', '#2b83c41a')
     """
-    return f"{COLOURS[1]}{round(255 * (0.1 + 0.9 * strength)):02x}"
-
-
-# Cells at least this strong have white numbers on them.
-STRONG = 0.85
+    return f"{COLOURS[1]}{round(255 * (0.1 + 0.6 * strength)):02x}"
 
 
 Drawing = Curves | Bars | Blocks | Heat
@@ -221,27 +191,6 @@ class Chart:
     table: pd.DataFrame
 
 
-def in_powers(what: str, *values: FloatArray) -> tuple[Axis, float]:
-    """An axis for large numbers, with the power of ten to divide by: `10⁹ samples`.
-
-    >>> axis, power = in_powers("samples", np.array([0.0, 2.5e9]))
-    >>> axis.label, power
-    ('10⁹ samples', 1000000000.0)
-    """
-    largest = max(
-        (float(np.abs(array).max(initial=0.0)) for array in values), default=0.0
-    )
-    power, mark = next(
-        (
-            (10.0**p, mark)
-            for p, mark in ((12, "10¹² "), (9, "10⁹ "), (6, "10⁶ "))
-            if largest >= 10.0**p
-        ),
-        (1.0, ""),
-    )
-    return Axis(f"{mark}{what}"), power
-
-
 def stepped(edges: FloatArray, heights: FloatArray) -> tuple[FloatArray, FloatArray]:
     """A step function as points of a line: each height from its edge to the next.
 
@@ -250,3 +199,76 @@ def stepped(edges: FloatArray, heights: FloatArray) -> tuple[FloatArray, FloatAr
     ([0.0, 1.0, 1.0, 3.0], [5.0, 5.0, 7.0, 7.0])
     """
     return np.repeat(edges, 2)[1:-1], np.repeat(heights, 2)
+
+
+def legend(drawing: Drawing) -> list[tuple[str, str]]:
+    """Name and colour of each entry that can be taken out."""
+    if isinstance(drawing, Curves):
+        hues = (colour(k + (not c.filled)) for k, c in enumerate(drawing.curves))
+        return [(c.name, hue) for c, hue in zip(drawing.curves, hues, strict=True)]
+    if isinstance(drawing, Bars):
+        return [(name, colour(k)) for k, name in enumerate(drawing.series, start=1)]
+    if isinstance(drawing, Blocks):
+        return list(zip(drawing.classes, cycle(drawing.hues), strict=False))
+    return []
+
+
+TIME = Axis("time, UTC", "time")
+HOURS = Axis("hours")
+
+
+def over_time(
+    key: str,
+    title: str,
+    note: str,
+    axis: Axis,
+    edges: FloatArray,
+    heights: Mapping[str, FloatArray],
+    *,
+    filled: bool = False,
+) -> Chart:
+    """Chart means over spans of time: `edges` in ms, of shape (spans + 1,), and by name float64 of shape (spans,)."""
+    curves = tuple(
+        Curve(name, *stepped(edges, means), filled=filled)
+        for name, means in heights.items()
+    )
+    rounded = {name: means.round(2) for name, means in heights.items()}
+    table = pd.DataFrame({"from": stamps(edges[:-1]), **rounded})
+    return Chart(key, title, note, Curves(TIME, axis, curves), table)
+
+
+def cumulative(name: str, values: pd.Series, share: float = 1.0) -> Curve:
+    """Return the share of values up to each value, from the hundredth part of an hour on, at up to 200 points.
+
+    `share`: of all jobs, those that have a value.
+    """
+    known = np.sort(values.dropna().to_numpy(dtype=np.float64))
+    shares = np.linspace(0, 1, min(200, len(known) + 1))[1:]
+    levels = np.quantile(known, shares, method="inverted_cdf")
+    return Curve(name, np.maximum(levels, 0.01), shares * share)
+
+
+def distribution(
+    key: str, title: str, note: str, of: str, curves: Sequence[Curve]
+) -> Chart:
+    """Chart shares of jobs over hours (`cumulative`), and as a table the upper limit of each part of them."""
+    shares = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0])
+    columns = {
+        f"{curve.name}, h": np.interp(shares, curve.y, curve.x, right=np.nan).round(3)
+        for curve in curves
+    }
+    told = {of: [f"{share:.0%}" for share in shares]}
+    axes = Axis("hours from the submission", "log"), Axis(of, "share")
+    drawing = Curves(*axes, tuple(curves))
+    return Chart(key, title, note, drawing, pd.DataFrame({**told, **columns}))
+
+
+def stamps(instants_ms: FloatArray) -> pd.Series:
+    """Instants for a table."""
+    whole = pd.to_datetime(instants_ms.round().astype("int64"), unit="ms", utc=True)
+    return pd.Series(whole).dt.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def label(name: object) -> str:
+    """A user's name, shortened for a label, without special characters."""
+    return printable(str(name), MAX_LABEL) or "(none)"

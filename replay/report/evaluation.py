@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import cached_property
 from html import escape
-from importlib import metadata, resources
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +16,12 @@ import pandas as pd
 
 from bft.models.errors import MAX_SENTENCE, printable
 from bft.models.plugins import needs
-from bft.replay.report.bokeh_form import embedded
+from bft.models.writing import three_digits
 from bft.replay.report.chart import Axis, Blocks, Chart, Curves
-from bft.replay.report.page import (
-    AT_ONCE,
-    BUTTONS,
-    HELP,
-    POLICY,
-    UNSCRIPTED,
-    chart_section,
-    placeholder,
-)
-from bft.replay.report.run_charts import charts_of
-from bft.replay.report.run_files import RunFiles, read_run
-from bft.replay.report.tables import data
-from bft.replay.results.host import three_digits
+from bft.replay.report.page import AT_ONCE, rendered
+from bft.replay.report.run_charts import charts_of_run
 from bft.replay.results.run_directory import plain
+from bft.replay.studies.run_files import Held, RunFiles
 
 Figures = dict[str, Any]
 
@@ -217,54 +207,28 @@ def write_evaluation(
     target
         The HTML file; equal figures and runs give equal bytes.
     """
-    from jinja2 import Environment, PackageLoader
-
-    charts = _charts(folder, figures)
-    documents, library = embedded(charts)
-    environment = Environment(
-        loader=PackageLoader("bft.replay.report"),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_shown,
-    )
-    environment.filters |= {"number": _number, "typed": _typed}
     columns = [each for each in COLUMNS if each[0] in figures["table"][0]]
     shown = [(key, form) for key, _, form in columns]
-    what_if = plain({**figures, "curves": curves, "columns": shown})
-    asset = resources.files("bft.replay.report").joinpath
-    page = environment.get_template("evaluation.html").render(
+    page = rendered(
+        "evaluation.html",
+        _charts(folder, figures),
         figures=figures,
         window=_window(figures),
         sentences=list(sentences(figures)),
         doubts=list(_doubts(figures)),
         columns=columns,
-        charts=[(each, chart_section(each, placeholder(each))) for each in charts],
-        data=[data(f"data-{key}", each) for key, each in documents.items()],
-        what_if=data("what-if-data", json.dumps(what_if)),
-        library=library,
-        css=asset("page.css").read_text("utf-8"),
-        scripts=[
-            asset(f"{name}.js").read_text("utf-8") for name in ("page", "evaluation")
-        ],
-        policy=POLICY,
-        unscripted=UNSCRIPTED,
-        buttons=BUTTONS,
-        help=HELP,
+        written=_written,
+        typed=_typed,
+        what_if=plain({**figures, "curves": curves, "columns": shown}),
         version=metadata.version("bft-replay"),
     )
     target.write_text(page, "utf-8")
 
 
-def _shown(value: Any) -> Any:
-    """A text whose characters are all seen; markup as it is."""
-    return printable(value, MAX_SENTENCE) if type(value) is str else value
-
-
 def _typed(text: str) -> str:
     """A sentence as markup, whose options no line break tears."""
     options = r"(?<![\w-])--?[a-zA-Z][\w-]*"
-    return re.sub(options, r"<code>\g<0></code>", escape(_shown(text)))
+    return re.sub(options, r"<code>\g<0></code>", escape(printable(text, MAX_SENTENCE)))
 
 
 # Columns of the table: figure, title, and how it is written.
@@ -283,7 +247,7 @@ COLUMNS = (
 )
 
 
-def _number(value: float | None, form: str) -> str:
+def _written(value: float | None, form: str) -> str:
     """A cell of the table; page and script write it alike."""
     if value is None:
         return "-"
@@ -319,38 +283,56 @@ def _doubts(figures: Figures) -> Iterator[str]:
 def _charts(folder: Path, figures: Figures) -> list[Chart]:
     """The most important charts of a run, in the time of the site."""
     offset, name = _offset(figures)
-    run = _shifted(read_run(folder), offset)
+    there = RunFiles.read(folder)
     axis = Axis(f"time, {name}", "time")
     return [
         replace(chart, drawing=replace(chart.drawing, x=axis))
         if isinstance(chart.drawing, Curves | Blocks)
         and chart.drawing.x.scale == "time"
         else chart
-        for chart in charts_of([run])[:AT_ONCE]
+        for chart in charts_of_run(_Local(there.folder, there.summary, offset))[
+            :AT_ONCE
+        ]
     ]
 
 
 def _offset(figures: Figures) -> tuple[pd.Timedelta, str]:
     """What the site's time is ahead of UTC when the window begins, and the name of that time."""
     zone, stamp = figures["zone"], figures["window"]["start"]
-    local = pd.Timestamp(stamp.partition(" ")[0].removesuffix("Z")).tz_localize(zone, ambiguous=True)  # fmt: skip
-    offset = local.utcoffset() or pd.Timedelta(0)
-    return pd.Timedelta(offset), "UTC" if not offset else f"{zone}, UTC{local:%z}"
+    local = pd.Timestamp(stamp.partition(" ")[0].removesuffix("Z"))
+    local = local.tz_localize(zone, ambiguous=True)
+    offset = pd.Timedelta(local.utcoffset() or 0)
+    return offset, f"{zone}, UTC{local:%z}" if offset else "UTC"
 
 
-def _shifted(run: RunFiles, offset: pd.Timedelta) -> RunFiles:
+@dataclass(frozen=True)
+class _Local(RunFiles):
     """A run whose instants are later by so much."""
-    spans, ns = run.held.longest, offset.value
-    longest = replace(spans, begin=spans.begin + ns, end=spans.end + ns)
-    held = replace(run.held, instants=run.held.instants + ns, longest=longest)
 
-    def later(table: pd.DataFrame, *columns: str) -> pd.DataFrame:
-        return table.assign(**{each: table[each] + offset for each in columns})
+    offset: pd.Timedelta
 
-    return replace(
-        run,
-        steps=later(run.steps, "time"),
-        jobs=later(run.jobs, "submit", "start", "finish"),
-        held=held,
-        unused=None if run.unused is None else later(run.unused, "start", "end"),
-    )
+    def _later(self, table: pd.DataFrame, *columns: str) -> pd.DataFrame:
+        return table.assign(**{each: table[each] + self.offset for each in columns})
+
+    @cached_property
+    def steps(self) -> pd.DataFrame:
+        return self._later(super().steps, "time")
+
+    @cached_property
+    def jobs(self) -> pd.DataFrame:
+        return self._later(super().jobs, "submit", "start", "finish")
+
+    @cached_property
+    def unused(self) -> pd.DataFrame | None:
+        unused = super().unused
+        return None if unused is None else self._later(unused, "start", "end")
+
+    @cached_property
+    def held(self) -> Held:
+        held, ns = super().held, self.offset.value
+        spans = held.longest
+        return replace(
+            held,
+            changes=held.changes.set_axis(held.changes.index + ns),
+            longest=spans.assign(begin=spans["begin"] + ns, end=spans["end"] + ns),
+        )

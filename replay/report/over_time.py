@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
+from bft.models.writing import duration
 from bft.replay.trace.node_trace import SECOND_NS
 
 FloatArray = NDArray[np.float64]
@@ -41,7 +43,7 @@ def round_spans(begin: int, end: int, most: int) -> tuple[TimeArray, str]:
     >>> second = 10**9
     >>> edges, length = round_spans(50 * second, 400 * second, most=6)
     >>> (edges // second).tolist(), length
-    ([50, 120, 240, 360, 400], '2 minutes')
+    ([50, 120, 240, 360, 400], '2 min')
     """
 
     def spans(length_s: int) -> int:
@@ -51,15 +53,7 @@ def round_spans(begin: int, end: int, most: int) -> tuple[TimeArray, str]:
     length_s = next((each for each in ROUND_S if spans(each) <= most), ROUND_S[-1])
     length = length_s * SECOND_NS
     inner = np.arange(begin // length + 1, -(-end // length), dtype=np.int64) * length
-    return np.concatenate([[begin], inner, [end]]), _in_words(length_s)
-
-
-def _in_words(seconds: int) -> str:
-    for size, unit in ((86_400, "day"), (3600, "hour"), (60, "minute")):
-        if seconds >= size:
-            count = seconds // size
-            return f"{count} {unit}{'s' * (count > 1)}"
-    return f"{seconds} second{'s' * (seconds > 1)}"
+    return np.concatenate([[begin], inner, [end]]), duration(length_s)
 
 
 def mean_over_time(
@@ -98,29 +92,8 @@ def mean_over_time(
     return means
 
 
-def changes_of(
-    start: TimeArray, end: TimeArray, units: FloatArray
-) -> tuple[TimeArray, FloatArray]:
-    """Return the instants (ns, ascending) at which units are given or released, and how many more are held then.
-
-    >>> instants, change = changes_of(np.array([0, 0]), np.array([6, 10]), np.array([3.0, 1.0]))
-    >>> instants.tolist(), change.tolist()
-    ([0, 6, 10], [4.0, -3.0, -1.0])
-    """
-    instants, index = np.unique(np.concatenate([start, end]), return_inverse=True)
-    both = np.concatenate([units, -units])
-    return instants, sums(index, both, len(instants))
-
-
-def sums(index: NDArray[np.int64], weights: FloatArray, count: int) -> FloatArray:
-    """Return the sum of the weights of each index below `count`."""
-    return np.bincount(index, weights=weights, minlength=count).astype(np.float64)
-
-
 def held_over_time(
-    counted: Iterable[tuple[TimeArray, FloatArray]],
-    instants: TimeArray,
-    change: FloatArray,
+    counted: Iterable[tuple[TimeArray, FloatArray]], changes: pd.Series[float]
 ) -> tuple[TimeArray, FloatArray]:
     """Units in use between decisions too, when jobs finish and give theirs back without a row in the steps.
 
@@ -128,8 +101,8 @@ def held_over_time(
     ----------
     counted
         For each pool the instants of its steps (ns, ascending) and the units in use from then on.
-    instants, change
-        As `changes_of` returns them. Units that two jobs share count twice.
+    changes
+        How many more units are held from an instant on. Units that two jobs share count twice.
 
     Returns
     -------
@@ -138,17 +111,15 @@ def held_over_time(
     Examples
     --------
     >>> steps = np.array([0, 10]), np.array([4.0, 0.0])
-    >>> times, used = held_over_time([steps], np.array([0, 6, 10]), np.array([4.0, -3.0, -1.0]))
+    >>> times, used = held_over_time([steps], pd.Series([4.0, -3.0, -1.0], [0, 6, 10]))
     >>> times.tolist(), used.tolist()
     ([0, 6, 10], [4.0, 1.0, 0.0])
     """
-    counted = list(counted)
-    times = np.unique(np.concatenate([instants, *(steps for steps, _ in counted)]))
-    used = np.zeros(len(times))
-    for steps, values in counted:
-        used += np.concatenate([[0.0], values])[
-            np.searchsorted(steps, times, side="right")
-        ]
-    changes = np.zeros(len(times))
-    np.add.at(changes, np.searchsorted(times, instants), change)
-    return times, np.minimum(used, np.cumsum(changes))
+    by_pool = [pd.Series(used, at).groupby(level=0).last() for at, used in counted]
+    times = changes.index.union(pd.concat(by_pool).index).unique()
+    used = pd.Series(0.0, times)
+    for pool in by_pool:
+        used += pool.reindex(times, method="ffill").fillna(0.0)
+    held = changes.reindex(times, fill_value=0.0).cumsum()
+    counts = np.minimum(used.to_numpy(), held.to_numpy()).astype(np.float64)
+    return times.to_numpy(np.int64), counts

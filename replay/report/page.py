@@ -1,83 +1,82 @@
-"""Runs, or a node trace, as an HTML page: with embedded scripts, or without scripts."""
+"""Runs, a comparison, a sweep or a node trace as one HTML page: what the templates are filled with."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from importlib import resources
+import json
+from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from bft.replay.report import words
+import numpy as np
+import pandas as pd
+
+from bft.models import InputError
+from bft.models.errors import MAX_SENTENCE, printable
+from bft.models.plugins import needs
+from bft.models.writing import duration, three_digits
+from bft.replay.engine.ledger import BOOKS
+from bft.replay.options.options import Options
 from bft.replay.report.bokeh_form import embedded, height
-from bft.replay.report.chart import Bars, Blocks, Chart, Curves, colour
-from bft.replay.report.run_charts import charts_of, charts_of_trace
-from bft.replay.report.run_files import RunFiles, read_run
+from bft.replay.report.chart import Chart, colour, label, legend
+from bft.replay.report.paper_form import FORMATS
+from bft.replay.report.run_charts import charts_of_run, done_shares, why_unused
 from bft.replay.report.study_charts import (
     NAMES,
     answer,
+    charts_of_comparison,
     charts_of_sweep,
-    headline,
     is_sweep,
-    names_of,
     read_sweep,
     varied,
 )
-from bft.replay.report.svg_form import drawn
-from bft.replay.report.tables import (
-    behind,
-    data,
-    facts,
-    host_section,
-    jobs_section,
-    kinds_section,
-    parameters,
-    search_section,
-    section,
+from bft.replay.report.trace_charts import charts_of_trace
+from bft.replay.results.figures import FIGURES
+from bft.replay.results.headlines import FEW_JOBS, MUCH_LEFT, headlines, minute
+from bft.replay.results.host import host_lines, host_sentence
+from bft.replay.results.run_directory import plain
+from bft.replay.studies.comparison import (
+    Comparison,
+    compared_runs,
+    finish_cells,
+    table_of,
 )
-from bft.replay.report.words import markup
-from bft.replay.results.headlines import FEW_JOBS, headlines
+from bft.replay.studies.run_files import RunFiles
 from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.trace_statistics import iso
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 # Only the file itself: a browser refuses to fetch anything. Bokeh compiles the texts of hovers in the page.
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; img-src data: blob:; "
     "font-src data:; base-uri 'none'; form-action 'none'"
 )
-
-
 # More charts than these are a click away.
 AT_ONCE = 4
-
-Compare = Callable[[], tuple[Sequence[str], Sequence[str]]]
-"""Returns warnings and sentences on several runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """The content of a page: a title, the parts before the charts, the charts, and the parts after them.
-
-    The first `AT_ONCE` charts are shown at once, the others when the reader asks for them.
-    """
-
-    title: str
-    sub: str
-    before: Sequence[str]
-    charts: Sequence[Chart]
-    after: Sequence[str]
+# More rows than this make a table that nobody reads; the files of the run have them all.
+ROWS = 100
+# What the figures of costs are, for their tiles.
+COSTS = {
+    "costs.additional_kwh": "more than if the nodes had stayed idle",
+    "costs.additional_co2_kg": "of CO2 more",
+    "costs.value_used": "worth of the node-hours used, by your price",
+}
+JOB_COLUMNS = (
+    "job", "submitted", "finished", "waited, h", "took, h", "mean units", "lost", "done", "preempted", "rescaled",
+)  # fmt: skip
 
 
 def write_report(
     folders: Sequence[Path],
     target: Path,
     *,
-    static: bool = False,
     all_charts: bool = False,
     title: str | None = None,
-    compare: Compare | None = None,
+    different: bool = False,
 ) -> None:
-    """Write the page of one run, of several side by side, or of a sweep.
+    """Write the page of one run, of a comparison of several, or of a sweep.
 
     Parameters
     ----------
@@ -86,19 +85,18 @@ def write_report(
         sweep, a Parquet file with one column per option.
     target
         The HTML file; the same runs give the same bytes.
-    static
-        Without scripts, and with charts as SVG.
     all_charts
         Show all charts at once, not the most important four.
     title
         Instead of the machine's name.
-    compare
-        Of several runs: what to mind, and how the others compare with the first; called when the files are checked.
+    different
+        Compare runs of different traces or jobs too; the page says so.
 
     Raises
     ------
     InputError
-        When a folder is not a run directory, has no steps, or is damaged (names the file); when Bokeh is not installed.
+        When a folder is not a run directory, has no steps, or is damaged (names the file); when runs have different
+        inputs; when Bokeh is not installed.
 
     Examples
     --------
@@ -106,16 +104,17 @@ def write_report(
     >>> import bft
     >>> with TemporaryDirectory() as folder:
     ...     _ = bft.replay(policy="fifo", dedicated=False, out=f"{folder}/run")
-    ...     write_report([Path(folder, "run")], Path(folder, "page.html"), static=True)
+    ...     write_report([Path(folder, "run")], Path(folder, "page.html"))
     ...     Path(folder, "page.html").read_text().startswith("<!DOCTYPE html>")
     True
     """
     if is_sweep(folders):
-        page = _of_sweep(folders[0], title)
+        text = _of_sweep(folders[0], title, all_charts=all_charts)
+    elif len(folders) > 1:
+        found = compared_runs(folders, different=different)
+        text = _of_comparison(found, title, all_charts=all_charts)
     else:
-        runs = [read_run(folder) for folder in folders]
-        page = _of_runs(runs, title, compare, static=static)
-    text = written(page, static=static, all_charts=all_charts)
+        text = _of_run(RunFiles.read(folders[0]), title, all_charts=all_charts)
     target.write_text(text, "utf-8")
 
 
@@ -141,276 +140,99 @@ def write_trace_page(
     title
         Instead of the machine's name.
     """
-    name = _machine(title or trace.machine)
-    units = f" of {trace.units:,} units" if trace.by_unit else ""
-    page = Page(
-        f"{name[0].upper()}{name[1:]}",
-        f"{len(trace.nodes):,} nodes{units}, {iso(trace.start, trace.zone)} to {iso(trace.end, trace.zone)}",
-        [
-            f'<p class="opening">{markup(words.of_trace(statistics))}</p>',
-            section("figures", "Figures", facts(lines)),
-        ],
+    text = rendered(
+        "trace.html",
         charts_of_trace(trace),
-        [_glossary()],
+        name=_machine(title or trace.machine),
+        trace=trace,
+        found=statistics,
+        figures=lines,
+        begin=iso(trace.start, trace.zone),
+        end=iso(trace.end, trace.zone),
     )
-    target.write_text(written(page, static=False), "utf-8")
+    target.write_text(text, "utf-8")
 
 
-def _of_sweep(path: Path, title: str | None) -> Page:
-    table = read_sweep(path)
-    name = _machine(title)
-    options = ", ".join(NAMES.get(option, option) for option in varied(table))
-    sub = f"{len(table):,} replays that differ in {options or 'nothing'}"
-    return Page(
-        f"Which options suit {name}",
-        sub,
-        [f'<p class="opening">{markup(answer(table))}</p>'],
-        charts_of_sweep(table),
-        [_glossary()],
+def check_page(path: Path) -> None:
+    """Refuse a page under the name of another form than HTML, naming the option that writes that form."""
+    form = path.suffix.lower().removeprefix(".")
+    if form not in ("html", "htm"):
+        hint = f"--{form} DIR writes its charts so" if form in FORMATS else None
+        what = "a page is HTML: expected a name that ends in .html"
+        raise InputError(what, file=path, hint=hint)
+
+
+def rendered(
+    template: str, charts: Sequence[Chart], *, all_charts: bool = False, **content: Any
+) -> str:
+    """A template of a page, which extends base.html, with charts and what else it shows.
+
+    Every text is shown as it is: nothing in a name is markup.
+
+    Raises
+    ------
+    InputError
+        When Bokeh is not installed.
+    """
+    documents, library = embedded(charts)
+    content |= {"charts": charts, "all_charts": all_charts, "documents": documents}
+    return _templates().get_template(template).render(content, library=library)
+
+
+@cache
+def _templates() -> Environment:
+    with needs("a page", "report"):
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+
+    def shown(value: Any) -> Any:
+        # The library of Bokeh and parts of the page are other kinds of text.
+        return printable(value, MAX_SENTENCE) if type(value) is str else value
+
+    made = Environment(
+        loader=PackageLoader("bft.replay.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=shown,
     )
+    # Bokeh reads a document in its order.
+    made.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":")}
+    made.filters |= {
+        "cells": _cells,
+        "counted": lambda count, what: f"{count:,} {what}{'s' * (count != 1)}",
+        "duration": duration,
+        "host_sentence": host_sentence,
+        "idle_share": _idle_share,
+        "minute": minute,
+        "number": three_digits,
+        "share": "{:.1%}".format,
+    }
+    made.globals |= {
+        "policy": POLICY,
+        "legend": legend,
+        "height": height,
+        "limit_hue": colour(5),
+        "much_left": MUCH_LEFT,
+        "shown_rows": ROWS,
+        "at_once": AT_ONCE,
+    }
+    return made
 
 
-def written(page: Page, *, static: bool, all_charts: bool = False) -> str:
-    """A page as HTML."""
-    documents, library = ({}, "") if static else embedded(page.charts)
-    figure: Callable[[Chart], str] = drawn if static else placeholder
-    switch = "" if static else BUTTONS
-    contents = "".join(
-        f'<li><a href="#{chart.key}">{markup(chart.title)}</a></li>'
-        for chart in page.charts
-    )
-    meta = (
-        ""
-        if static
-        else f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
-    )
-    sections = [
-        chart_section(chart, figure(chart), static=static) for chart in page.charts
-    ]
-    parts = [
-        "<!DOCTYPE html>",
-        f'<html lang="en"><head><meta charset="utf-8">{meta}',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        f"<title>{markup(page.title)}</title><style>{_asset('page.css')}</style>{'' if static else UNSCRIPTED}",
-        "</head><body>",
-        f'<header><div class="bar"><h1>{markup(page.title)}</h1>{switch}</div><p class="sub">{markup(page.sub)}</p>',
-        "</header><main>",
-        *page.before,
-        f'<nav aria-label="Charts"><details><summary>{len(page.charts)} charts on this page</summary>'
-        f'<ul class="contents">{contents}</ul></details></nav>',
-        "" if static else f'<p class="note help">{HELP}</p>',
-        *sections[:AT_ONCE],
-        *_a_click_away(sections[AT_ONCE:], is_open=all_charts),
-        *page.after,
-        "</main>",
-    ]
-    if not static:
-        parts += [data(f"data-{key}", document) for key, document in documents.items()]
-        parts += [
-            f"<script>{library}</script>",
-            f"<script>{_asset('page.js')}</script>",
-        ]
-    return "\n".join([*parts, "</body></html>", ""])
+def _cells(table: pd.DataFrame) -> list[list[str]]:
+    """The first rows of the table behind a chart."""
+    return [[_cell(cell) for cell in row] for row in table.head(ROWS).itertuples(index=False)]  # fmt: skip
 
 
-BUTTONS = (
-    '<div class="buttons"><button type="button" id="theme" hidden>Light or dark</button>'
-    '<button type="button" id="print" hidden>Print</button></div>'
-)
-HELP = (
-    "Charts over time zoom together: draw a box on one, or put the keyboard on it (arrow keys move, + and − zoom, "
-    "0 shows all). A legend's buttons take entries out and put them back."
-)
-
-
-# Without scripts the drawings of the static page take the place of charts that zoom.
-UNSCRIPTED = (
-    "<noscript><style>.figure, .help { display: none } "
-    ".legend button { pointer-events: none }</style></noscript>"
-)
-
-
-def _a_click_away(sections: Sequence[str], *, is_open: bool) -> list[str]:
-    if not sections:
-        return []
-    count = f"{len(sections)} more chart{'s' * (len(sections) > 1)}"
-    opened = " open" if is_open else ""
-    head = f'<details class="more"{opened}><summary>{count}</summary>'
-    return [head, *sections, "</details>"]
-
-
-def chart_section(chart: Chart, figure: str, *, static: bool = False) -> str:
-    """A chart with its title, note and legend, and the table behind it, as HTML."""
-    note = f'<p class="note">{markup(chart.note)}</p>' if chart.note else ""
-    return section(
-        chart.key,
-        chart.title,
-        f"{note}{_legend(chart, static=static)}{figure}{behind(chart.table, chart.title)}",
-    )
-
-
-def placeholder(chart: Chart) -> str:
-    """Return the HTML of a figure that page.js draws when it is about to be seen."""
-    name = markup(
-        f"{chart.title}. Arrow keys move, plus and minus zoom, 0 shows all. Its data is in the table below."
-    )
-    return (
-        f'<div class="figure" data-chart="{chart.key}" tabindex="0" role="group" aria-label="{name}">'
-        f'<div style="min-height:{height(chart.drawing)}px"></div></div>'
-        f"<noscript>{drawn(chart)}</noscript>"
-    )
-
-
-def _legend(chart: Chart, *, static: bool) -> str:
-    """The legend; its entries are buttons where they can be switched off."""
-    drawing = chart.drawing
-    entries: list[tuple[str, str]] = []
-    if isinstance(drawing, Curves):
-        entries = [
-            (c.name, colour(k if c.filled else k + 1))
-            for k, c in enumerate(drawing.curves)
-        ]
-    elif isinstance(drawing, Bars):
-        entries = [
-            (name, colour(number + 1)) for number, name in enumerate(drawing.series)
-        ]
-    elif isinstance(drawing, Blocks):
-        entries = drawing.legend()
-    items = []
-    for number, (name, hue) in enumerate(entries):
-        key = f'<i style="background:{hue}"></i>{markup(name)}'
-        if static or len(entries) == 1:
-            items.append(f'<li class="plain">{key}</li>')
-        else:
-            button = f'<button type="button" aria-pressed="true" data-chart="{chart.key}" data-entry="{number}">'
-            items.append(f"<li>{button}{key}</button></li>")
-    if isinstance(drawing, Curves):
-        for name, level in drawing.limits.items():
-            items.append(
-                f'<li class="plain"><i style="background:{colour(5)}"></i>{markup(f"{name}: {level:,.4g}")}</li>'
-            )
-    return f'<ul class="legend">{"".join(items)}</ul>' if items else ""
-
-
-def _of_runs(
-    runs: Sequence[RunFiles],
-    title: str | None,
-    compare: Compare | None,
-    *,
-    static: bool,
-) -> Page:
-    run = runs[0]
-    charts = charts_of(runs)
-    with run.summary_used():
-        summary = run.summary
-        machine = _machine(title or summary["inputs"]["trace"].get("machine"))
-        generated = summary["inputs"]["jobs"].get("generated_load")
-        window = f"{run.steps['time'].min():%Y-%m-%d %H:%M} to {run.steps['time'].max():%Y-%m-%d %H:%M} UTC"
-        sub = f"policy {summary['options']['policy']}; {window}; bft-replay {summary['versions']['bft-replay']}"
-        before, notes, after = _opening(summary), _notes(summary), parameters(runs)
-        lines = facts(list(headlines(summary["metrics"], generated)))
-        search = search_section(summary["metrics"].get("search"))
-        kinds = kinds_section(summary["metrics"].get("kinds", {}))
-        host = host_section(summary["metrics"].get("host") or {})
-    figures = "All figures"
-    if len(runs) > 1:
-        names = names_of(runs)
-        before, sub = (
-            _opening_of_all(runs, compare),
-            f"{len(runs)} runs: {'; '.join(names)}; {window}",
-        )
-        figures = f"All figures of {names[0]}, the first of {len(runs)} runs"
-    jobs = jobs_section(run, generated, sortable=not static)
-    if len(runs) == 1 and len(run.jobs) <= FEW_JOBS:
-        before = [*before, jobs]
-    else:
-        after = [jobs, *after]
-    before = [*before, *notes]
-    return Page(
-        f"What training jobs get out of {machine}",
-        sub,
-        before,
-        charts,
-        [
-            section("figures", figures, lines),
-            *host,
-            *kinds,
-            *search,
-            *after,
-            _glossary(),
-        ],
-    )
-
-
-def _opening_of_all(runs: Sequence[RunFiles], compare: Compare | None) -> list[str]:
-    """Return what several runs come to, what to mind, and how the others compare with the first."""
-    warnings, sentences = ([], []) if compare is None else compare()
-    parts = [
-        f'<p class="warning"><strong>{markup(warning)}</strong></p>'
-        for warning in warnings
-    ]
-    for name, run in zip(names_of(runs), runs, strict=True):
-        with run.summary_used():
-            parts += _warnings(run.summary, f"{name}: ")
-            machine = words.machine_sentence(run.summary)
-    opening = f'<p class="opening">{markup(f"{headline(runs)} {machine}")}</p>'
-    items = "".join(f"<li>{markup(sentence)}</li>" for sentence in sentences)
-    return [opening, *parts, *([f"<ul>{items}</ul>"] if items else [])]
-
-
-def _warnings(summary: dict[str, Any], of: str = "") -> list[str]:
-    """Return warnings about a run; `of` names it among several."""
-    metrics = summary["metrics"]
-    warnings = (
-        ["The replay was interrupted: these are partial results."]
-        if metrics["interrupted"]
-        else []
-    )
-    warnings += [metrics["policy_error"]] if metrics.get("policy_error") else []
-    warnings += (
-        ["Some decisions fell back or failed verification."]
-        if summary["degraded"]
-        else []
-    )
-    return [
-        f'<p class="warning"><strong>{markup(f"{of}{warning}")}</strong></p>'
-        for warning in warnings
-    ]
-
-
-def _opening(summary: dict[str, Any]) -> list[str]:
-    metrics = summary["metrics"]
-    parts = [f'<p class="opening">{markup(words.opening(summary))}</p>']
-    parts += _warnings(summary)
-    tiles = "".join(
-        f"<li><strong>{markup(value)}</strong><span>{markup(what)}</span></li>"
-        for value, what in words.tiles(summary)
-    )
-    parts.append(f'<ul class="tiles">{tiles}</ul>')
-    beside = words.beside_dedicated(metrics)
-    parts += [f'<p class="note">{markup(beside)}</p>'] if beside else []
-    return parts
-
-
-def _notes(summary: dict[str, Any]) -> list[str]:
-    """Notes of the replay, and what was assumed when its trace was made."""
-    parts = []
-    assumptions = summary["inputs"]["trace"].get("assumptions") or []
-    for key, title, notes in (
-        ("notes", "Notes", summary.get("notes") or []),
-        ("assumptions", "What the trace of idle nodes assumes", assumptions),
-    ):
-        items = "".join(f"<li>{markup(note)}</li>" for note in notes)
-        parts += [section(key, title, f"<ul>{items}</ul>")] if items else []
-    return parts
-
-
-def _glossary() -> str:
-    entries = "".join(
-        f"<dt>{markup(term)}</dt><dd>{markup(meaning)}</dd>"
-        for term, meaning in words.GLOSSARY
-    )
-    return section("glossary", "What the words mean", f"<dl>{entries}</dl>")
+def _cell(value: Any) -> str:
+    if pd.isna(value):
+        return "-"
+    if isinstance(value, pd.Timestamp):
+        return f"{value:%Y-%m-%d %H:%M:%S}"
+    if not isinstance(value, int | float | np.number):
+        return str(value)
+    number = float(value)
+    is_whole = abs(number) >= 1e5 or number.is_integer()
+    return f"{number:,.0f}" if is_whole else f"{number:,.4g}"
 
 
 def _machine(name: Any) -> str:
@@ -418,5 +240,165 @@ def _machine(name: Any) -> str:
     return f"the idle nodes of {name}" if name else "idle nodes"
 
 
-def _asset(name: str) -> str:
-    return resources.files("bft.replay.report").joinpath(name).read_text("utf-8")
+def _idle_share(summary: Mapping[str, Any]) -> float | None:
+    """The idle part of all node-time in the window; None where there is no machine or no time."""
+    metrics, trace = summary["metrics"], summary["inputs"]["trace"]
+    if "nodes" not in trace or not metrics["duration_s"]:
+        return None
+    if "units" not in trace:
+        return float(metrics["eq_nodes"] / trace["nodes"])
+    idle_units = metrics["resource_integral_unit_s"] / metrics["duration_s"]
+    return float(idle_units / trace["units"])
+
+
+def _of_sweep(path: Path, title: str | None, *, all_charts: bool) -> str:
+    table = read_sweep(path)
+    return rendered(
+        "sweep.html",
+        charts_of_sweep(table),
+        all_charts=all_charts,
+        name=_machine(title),
+        points=len(table),
+        options=[NAMES.get(option, option) for option in varied(table)],
+        answer=answer(table),
+    )
+
+
+def _of_run(run: RunFiles, title: str | None, *, all_charts: bool) -> str:
+    summary, metrics = run.summary, run.metrics
+    trace = summary["inputs"]["trace"]
+    generated = summary["inputs"]["jobs"].get("generated_load")
+    best = (metrics.get("search") or {}).get("best_over_time", [])
+    return rendered(
+        "run.html",
+        charts_of_run(run),
+        all_charts=all_charts,
+        name=_machine(title or trace.get("machine")),
+        run=run,
+        why_unused=why_unused(run),
+        few=len(run.jobs) <= FEW_JOBS,
+        when_done=_when_done(run.jobs, run.steps["time"].max()),
+        jobs=_job_rows(run.jobs),
+        job_columns=JOB_COLUMNS,
+        costs=[(FIGURES[path], what) for path, what in COSTS.items()],
+        figures=list(headlines(metrics, generated)),
+        host_figures=list(host_lines(metrics.get("host") or {})),
+        kinds=_kinds(metrics.get("kinds", {})),
+        search=[
+            (minute(each["time"]), f"{each['score']:.4f} by {each['job']}")
+            for each in best[-ROWS:]
+        ],
+        options=[(name, *values) for name, *values in _options([run])],
+        origin=_origin(run),
+    )
+
+
+def _of_comparison(
+    comparison: Comparison, title: str | None, *, all_charts: bool
+) -> str:
+    longest = comparison.longest
+    runs = [variant.runs[0] for variant in comparison.variants]
+    titles, rows = table_of(comparison)
+    turned = zip(titles[1:], *(row[1:] for row in rows), strict=True)
+    finishes = comparison.finishes
+    machine = longest.summary["inputs"]["trace"].get("machine")
+    return rendered(
+        "comparison.html",
+        charts_of_comparison(comparison),
+        all_charts=all_charts,
+        name=_machine(title or machine),
+        names=[label(variant.label) for variant in comparison.variants],
+        comparison=comparison,
+        figures=list(turned),
+        finishes=[] if finishes is None else finish_cells(finishes),
+        options=_options(runs),
+        origin=_origin(longest),
+    )
+
+
+def _job_rows(jobs: pd.DataFrame) -> list[tuple[Any, ...]]:
+    """The rows of the table of jobs: names, and pairs of what a cell is sorted by and what is shown."""
+    total = jobs["total_work"].to_numpy(dtype=np.float64)
+    lost = jobs[[f"lost_to_{book}" for book in BOOKS]].sum(axis=1)
+    columns = {
+        "{:%d %b %H:%M}": (jobs["submit"], jobs["finish"]),
+        "{:.2f}": (jobs["queueing_s"] / 3600, jobs["jct_s"] / 3600),
+        "{:.1f}": (jobs["mean_units"],),
+        "{:.1%}": (lost / np.where(total > 0, total, 1.0),),
+        "{:.0%}": (pd.Series(done_shares(jobs)),),
+        "{:,}": (jobs["preemptions"], jobs["rescales"]),
+    }
+    cells = [
+        [_sorted_cell(value, form) for value in values]
+        for form, several in columns.items()
+        for values in several
+    ]
+    names = [printable(str(name), MAX_SENTENCE) for name in jobs["name"]]
+    return list(zip(names, *cells, strict=True))
+
+
+def _sorted_cell(value: Any, form: str) -> tuple[float | None, str]:
+    if value != value:
+        return None, "-"
+    number = value.timestamp() if isinstance(value, pd.Timestamp) else value
+    return round(float(number), 4), form.format(value)
+
+
+def _when_done(jobs: pd.DataFrame, end: pd.Timestamp) -> str:
+    """Say in a sentence when jobs were done, and which were not by the end of a replay."""
+    finish, count = jobs["finish"], len(jobs)
+    done = finish.notna()
+    if not done.any():
+        return f"None of the {count:,} jobs was done by {end:%d %b %H:%M}."
+    last = finish.max()
+    if done.all():
+        took = duration((last - jobs["submit"].min()).total_seconds())
+        whole = "The job was" if count == 1 else f"All {count:,} jobs were"
+        return f"{whole} done by {last:%d %b %H:%M}, {took} after the first submission."
+    left = jobs[~done]
+    shares = zip(left["name"], done_shares(left), strict=True)
+    named = ", ".join(f"{name} ({share:.0%} done)" for name, share in shares)
+    of = f"{int(done.sum()):,} of {count:,} jobs were done, the last of them by {last:%d %b %H:%M}"
+    return f"{of}. By the end, {end:%d %b %H:%M}, these were not: {named}."
+
+
+def _kinds(found: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """Units offered and used, by kind (`metrics.kinds` of summary.json)."""
+    return [
+        (
+            kind,
+            f"{of['units']:,}",
+            f"{of['idle_unit_s'] / 3600:,.1f}",
+            f"{of['used_unit_s'] / 3600:,.1f}",
+            "-" if of["used_share"] is None else f"{of['used_share']:.1%}",
+        )
+        for kind, of in found.items()
+    ]
+
+
+def _options(runs: Sequence[RunFiles]) -> list[list[str]]:
+    """Options that differ from the defaults in any run, with their values in each."""
+    stated = [run.summary["options"] for run in runs]
+    defaults = plain(Options().flat())
+    return [
+        [name, *(_without_path(options.get(name)) for options in stated)]
+        for name in sorted({name for options in stated for name in options})
+        if any(options.get(name) != defaults.get(name) for options in stated)
+    ]
+
+
+def _origin(run: RunFiles) -> list[tuple[str, str]]:
+    """Inputs of a run and their digests, and versions."""
+    inputs, versions = run.summary["inputs"], run.summary["versions"]
+    digests = sorted(inputs["digests_sha256"].items())
+    return [
+        *((kind, _without_path(inputs[kind]["source"])) for kind in ("trace", "jobs")),
+        *((f"SHA-256 of {file}", digest) for file, digest in digests),
+        *((f"version of {name}", text) for name, text in sorted(versions.items())),
+    ]
+
+
+def _without_path(value: Any) -> str:
+    """An option's value without folders of the sender's machine."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return Path(text).name if isinstance(value, str) and "/" in text else text

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from bft.models.errors import InputError
 from bft.models.plugins import needs
 from bft.replay.report.chart import (
-    STRONG,
     Axis,
     Bars,
     Blocks,
@@ -20,11 +20,8 @@ from bft.replay.report.chart import (
     Drawing,
     Heat,
     colour,
+    legend,
 )
-from bft.replay.report.run_charts import charts_of, charts_of_trace
-from bft.replay.report.run_files import read_run
-from bft.replay.report.study_charts import charts_of_sweep, is_sweep, read_sweep
-from bft.replay.trace.node_trace import NodeTrace
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -32,34 +29,18 @@ if TYPE_CHECKING:
 
 FORMATS = ("png", "svg", "pdf")
 INCHES, DPI = (6.4, 3.0), 200
-# Cells of a chart of blocks: about one per printed dot.
-CELLS = (1200, 400)
 
 
-def write_figures(folders: Sequence[Path], target: Path, form: str) -> list[Path]:
-    """Write each chart of a report as a file of `FORMATS` into the folder `target`; return the files.
+def write_charts(charts: Sequence[Chart], target: Path, form: str) -> list[Path]:
+    """Write charts as files of `FORMATS`, named by their keys, into the folder `target`; return the files.
 
-    The same runs give the same bytes.
+    The same charts give the same bytes.
 
     Raises
     ------
     InputError
-        As `write_report`, and when Matplotlib is not installed.
+        When Matplotlib is not installed.
     """
-    if is_sweep(folders):
-        return write_charts(charts_of_sweep(read_sweep(folders[0])), target, form)
-    return write_charts(
-        charts_of([read_run(folder) for folder in folders]), target, form
-    )
-
-
-def write_trace_figures(trace: NodeTrace, target: Path, form: str) -> list[Path]:
-    """Write each chart of a node trace; as `write_figures`."""
-    return write_charts(charts_of_trace(trace), target, form)
-
-
-def write_charts(charts: Sequence[Chart], target: Path, form: str) -> list[Path]:
-    """Write charts as files of `FORMATS`, named by their keys; as `write_figures`."""
     files = [target / f"{chart.key}.{form}" for chart in charts]
     for chart, file in zip(charts, files, strict=True):
         write_chart(chart, file, form)
@@ -86,16 +67,30 @@ def write_chart(chart: Chart, file: Path, form: str = "png") -> None:
         _figure(chart).savefig(file, format=form, metadata=metadata, dpi=DPI)
 
 
-def _figure(chart: Chart) -> Figure:
-    from matplotlib.figure import Figure
+def plotted(charts: Sequence[Chart], key: str) -> Figure:
+    """The chart of this key as a figure.
 
-    drawing = chart.drawing
-    high = (
-        INCHES[1]
-        if not isinstance(drawing, Bars)
-        else 1.0 + 0.11 * len(drawing.names) * (1 + len(drawing.series))
-    )
-    figure = Figure(figsize=(INCHES[0], max(2.0, high)), layout="constrained")
+    Raises
+    ------
+    InputError
+        When there is none, or Matplotlib is not installed.
+    """
+    by_key = {chart.key: chart for chart in charts}
+    if key not in by_key:
+        raise InputError(f"no chart {key!r}: there are {', '.join(by_key)}")
+    return _figure(by_key[key])
+
+
+def _figure(chart: Chart) -> Figure:
+    """A chart as a figure of Matplotlib, with its title."""
+    with needs("a figure", "report"):
+        from matplotlib.figure import Figure
+
+    drawing, high = chart.drawing, INCHES[1]
+    if isinstance(drawing, Bars):
+        high = max(2.2, 1.2 + 0.11 * len(drawing.names) * (1 + len(drawing.series)))
+    figure = Figure(figsize=(INCHES[0], high), layout="constrained")
+    figure.suptitle(_label(chart.title), x=0.01, ha="left", fontsize=10)
     axes = figure.add_subplot()
     axes.spines[["top", "right"]].set_visible(False)
     _DRAW[type(drawing)](axes, drawing)
@@ -144,27 +139,26 @@ def _bars(axes: Axes, drawing: Bars) -> None:
 
 
 def _blocks(axes: Axes, drawing: Blocks) -> None:
-    from matplotlib.colors import to_rgb
+    from matplotlib.collections import PolyCollection
+    from matplotlib.dates import date2num
     from matplotlib.patches import Patch
 
-    cells = drawing.sampled(*CELLS)
-    hues = [
-        (1.0, 1.0, 1.0),
-        *(to_rgb(drawing.hue(k)) for k in range(len(drawing.names))),
-    ]
-    begin, end = _instants(
-        np.array([drawing.origin, drawing.origin + drawing.seconds * 1000])
+    left, right = (
+        date2num(_instants(drawing.origin + 1000.0 * np.asarray(at)))
+        for at in (drawing.begin, drawing.end)
     )
-    from matplotlib.dates import date2num
-
-    extent = (float(date2num(begin)), float(date2num(end)), 0.0, float(drawing.height))
-    axes.imshow(
-        np.array(hues)[cells + 1],
-        extent=extent,
-        aspect="auto",
-        origin="lower",
-        interpolation="nearest",
+    low, high = drawing.first, drawing.last + 1
+    corners = np.array([[left, low], [left, high], [right, high], [right, low]])
+    hues = [drawing.hue(who) for who in drawing.who]
+    # Rasterized: as vectors a million blocks are too much for a reader of PDF.
+    axes.add_collection(
+        PolyCollection(
+            list(corners.transpose(2, 0, 1)), facecolors=hues, rasterized=True
+        )
     )
+    whole = np.array([drawing.origin, drawing.origin + 1000.0 * drawing.seconds])
+    axes.set_xlim(*date2num(_instants(whole)))
+    axes.set_ylim(0, drawing.height)
     axes.xaxis_date()
     _edges(axes, drawing.x, drawing.y)
     if drawing.names_rows:
@@ -174,7 +168,7 @@ def _blocks(axes: Axes, drawing: Blocks) -> None:
         axes.set_yticks([])
     if drawing.classes:
         patches = [
-            Patch(color=hue, label=_label(name[:24])) for name, hue in drawing.legend()
+            Patch(color=hue, label=_label(name[:24])) for name, hue in legend(drawing)
         ]
         axes.legend(
             handles=patches,
@@ -189,16 +183,12 @@ def _blocks(axes: Axes, drawing: Blocks) -> None:
 def _heat(axes: Axes, drawing: Heat) -> None:
     shades = "Blues_r" if drawing.less_is_better else "Blues"
     image = axes.imshow(
-        drawing.values, aspect="auto", cmap=shades, interpolation="nearest"
+        drawing.values, aspect="auto", cmap=shades, interpolation="nearest", alpha=0.7
     )
     if drawing.shows_numbers:
-        strength = drawing.strength()
         for (row, column), value in np.ndenumerate(drawing.values):
             if value == value:
-                hue = "white" if strength[row, column] > STRONG else "black"
-                axes.text(
-                    column, row, f"{value:,.4g}", color=hue, ha="center", va="center"
-                )
+                axes.text(column, row, drawing.number(value), ha="center", va="center")
     step = 1 if len(drawing.across) <= 12 else 3
     axes.set_xticks(
         range(0, len(drawing.across), step),
@@ -212,7 +202,12 @@ def _heat(axes: Axes, drawing: Heat) -> None:
 
 def _edges(axes: Axes, x: Axis, y: Axis) -> None:
     from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-    from matplotlib.ticker import PercentFormatter
+    from matplotlib.ticker import (
+        EngFormatter,
+        FuncFormatter,
+        NullFormatter,
+        PercentFormatter,
+    )
 
     for axis, model, scale in (
         (x, axes.xaxis, axes.set_xscale),
@@ -221,6 +216,10 @@ def _edges(axes: Axes, x: Axis, y: Axis) -> None:
         model.set_label_text(axis.label)
         if axis.scale == "log":
             scale("log")
+            model.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            model.set_minor_formatter(NullFormatter())
+        elif axis.scale == "number" and axis.label:
+            model.set_major_formatter(EngFormatter(sep=""))
         elif axis.scale == "share":
             model.set_major_formatter(PercentFormatter(1.0))
         elif axis.scale == "time":

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from bft.models.writing import duration, three_digits
 from bft.replay.engine.ledger import Outcome
 from bft.replay.results.figures import FIGURES
-from bft.replay.results.host import host_lines, three_digits
+from bft.replay.results.host import host_lines
 from bft.replay.trace.trace_statistics import class_text, fragments
 
 # Up to so many jobs each is of interest by its name.
@@ -47,7 +48,9 @@ def headlines(
             "offered",
             f"{metrics['offered_unit_s'] / 3600:,.0f} idle unit-hours in the whole trace",
         )
-        window = f"{duration_text(metrics['duration_s'])} from {minute(metrics['window_start'])}"
+        window = (
+            f"{duration(metrics['duration_s'])} from {minute(metrics['window_start'])}"
+        )
         yield (
             "resource-integral",
             f"{metrics['resource_integral_unit_s'] / 3600:,.0f} of them in the window, {window}, "
@@ -93,14 +96,14 @@ def headlines(
                 else f" (of a generated workload, load {generated_load:.2f})"
             )
             mean, median, p95 = (
-                duration_text(spread[name]) for name in ("mean", "median", "p95")
+                duration(spread[name]) for name in ("mean", "median", "p95")
             )
             yield label, f"mean {mean}, median {median}, p95 {p95}{of}"
     if metrics.get("without_units_s"):
         waits = metrics["without_units_s"]
         yield (
             "time without units",
-            f"longest {duration_text(waits['longest'])}, p99 {duration_text(waits['p99'])} of all jobs submitted",
+            f"longest {duration(waits['longest'])}, p99 {duration(waits['p99'])} of all jobs submitted",
         )
     if "search" in metrics:
         yield from _searched(metrics["search"])
@@ -187,12 +190,18 @@ def minute(instant: str) -> str:
     return f"{instant[:10]} {instant[11:16]}"
 
 
-def duration_text(seconds: float) -> str:
-    """Return a duration in the largest unit that it reaches: 90 s is "1.5 min"."""
-    for size, unit in ((86400, "days"), (3600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.1f} s"
+def short_window(outcome: Outcome, tfwd_s: float) -> str | None:
+    """Say where the window Tfwd is short against what growing costs; None where it is not."""
+    costs_s = [record.job.tcup_s for record in outcome.records]
+    cost_s = float(np.median(costs_s)) if costs_s else 0.0
+    if cost_s <= tfwd_s:
+        return None
+    factor = 1 + cost_s / tfwd_s
+    return (
+        f"-Tfwd {tfwd_s:g} is shorter than growing costs (Tcup, {cost_s:.3g} s in the median): a job grows only where "
+        f"that makes it {factor:.2g} times as fast; a window of several times Tcup, such as -Tfwd {10 * cost_s:.0f}, "
+        "mostly finishes jobs sooner (docs/objectives.md)"
+    )
 
 
 # A cap on the jobs in play that was reached for a smaller share of the time explains little.

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bft.models.writing import three_digits
 from bft.replay.engine.host import NOT_HELD, HostReturns
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.rules import Rules
@@ -356,15 +357,6 @@ def host_notes(
         )
 
 
-def three_digits(value: float) -> str:
-    """Write a number for people, with three digits, or as a whole number from 1,000 on.
-
-    >>> three_digits(0.3051), three_digits(6219.4)
-    ('0.305', '6,219')
-    """
-    return f"{value:,.0f}" if abs(value) >= 999.5 else f"{value:.3g}"
-
-
 def host_sentence(host: dict[str, Any]) -> str:
     """Say in a sentence what host jobs pay."""
     at_least = "at least " if host["lower_bound"] else ""
@@ -382,7 +374,7 @@ def host_sentence(host: dict[str, Any]) -> str:
     )
     if host["break_even_price"] is not None:
         at_most = "at most " if host["lower_bound"] else ""
-        text += f": {at_most}{host['break_even_price']:,.1f} node-hours of training for each"
+        text += f": {at_most}{host['break_even_price']:,.1f} node-hours of training for each node-hour that they wait"
     if host["reserve"] and host.get("delayed_share") is not None:
         nodes = f"{host['reserve']} node{'s' * (host['reserve'] != 1)}"
         text += f"; with {nodes} kept free, {1 - host['delayed_share']:.0%} of their starts would not have noticed"

@@ -19,6 +19,7 @@ from bft.models.atomic_files import unwritable
 from bft.models.limited_reading import read_json
 from bft.models.tables import read_blocks
 from bft.replay.engine.ledger import BOOKS
+from bft.replay.results.figures import FIGURES
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -236,49 +237,65 @@ def plain(value: Any) -> Any:
     return value
 
 
-@contextmanager
-def damage_named(file: Path) -> Iterator[None]:
-    """Guard a block that uses values of a JSON file: a missing or wrong one is reported as damage to the file.
-
-    A summary has some hundred values. They are checked when they are used, tables when they are read.
-    """
-    try:
-        yield
-    except InputError:
-        raise
-    except KeyError as error:
-        raise InputError(f"damaged: it lacks {error}", file=file, hint=HINT) from error
-    except (
-        IndexError,
-        TypeError,
-        ValueError,
-        AttributeError,
-        OverflowError,
-    ) as error:
-        what = f"damaged: it holds another kind of value: {error}"
-        raise InputError(what, file=file, hint=HINT) from error
+# What a summary holds in any case, with a dot before a part of a part; and what that of a replay of ours holds too.
+SHAPE: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("metrics", "options", "inputs", "versions"), dict),
+    **dict.fromkeys(("inputs.trace", "inputs.jobs"), dict),
+    **dict.fromkeys(("inputs.trace.source", "inputs.jobs.source"), str),
+    "inputs.digests_sha256": dict,
+    "options.policy": str,
+    "options.seed": int,
+    "notes": list,
+    "degraded": bool,
+    "metrics.outcome": (int, float),
+    "metrics.jobs": int,
+    "metrics.jobs_finished": int,
+}
+OF_REPLAYS: dict[str, type | tuple[type, ...]] = {
+    **dict.fromkeys(("metrics.window_start", "metrics.window_end"), str),
+    "metrics.duration_s": (int, float),
+    "metrics.interrupted": bool,
+}
 
 
 def read_summary(folder: Path) -> dict[str, Any]:
-    """The summary of a run directory.
+    """The summary of a run directory, checked here once for all who use its values.
 
     Raises
     ------
     InputError
-        When `folder` is not a run directory, or its summary cannot be read.
+        When `folder` is not a run directory, or its summary lacks a value or holds one of another kind.
     """
     path = folder / SUMMARY
     summary = read_json(path) if path.exists() else None
     if not isinstance(summary, dict) or summary.get("format") != FORMAT:
-        raise InputError("is not a run directory", file=folder)
-    for part in ("metrics", "options", "inputs"):
-        if not isinstance(summary.get(part), dict):
-            raise InputError(f"damaged: it lacks {part!r}", file=path, hint=HINT)
-    for part in ("trace", "jobs", "digests_sha256"):
-        if not isinstance(summary["inputs"].get(part, {}), dict):
-            what = f"damaged: it holds another kind of value: inputs.{part}"
+        beside = folder.with_name(f"{folder.name}-itrOut")
+        hint = f"there is {beside}" if is_run(beside) else None
+        raise InputError("is not a run directory", file=folder, hint=hint)
+    by_path = dict(_by_path(summary))
+    shape = dict(SHAPE)
+    if by_path.get("options.compat") != "reference":
+        shape |= OF_REPLAYS
+    for name, kind in shape.items():
+        if name not in by_path:
+            raise InputError(f"damaged: it lacks {name}", file=path, hint=HINT)
+        if not isinstance(by_path[name], kind):
+            what = f"damaged: it holds another kind of value: {name}"
+            raise InputError(what, file=path, hint=HINT)
+    for figure in FIGURES:
+        value = by_path.get(f"metrics.{figure}")
+        if not isinstance(value, int | float | None):
+            what = f"damaged: it holds another kind of value: metrics.{figure}"
             raise InputError(what, file=path, hint=HINT)
     return summary
+
+
+def _by_path(content: dict[str, Any], before: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of a document by path; parts of parts stand behind dots."""
+    for name, value in content.items():
+        yield before + name, value
+        if isinstance(value, dict):
+            yield from _by_path(value, f"{before}{name}.")
 
 
 def read_part(folder: Path, name: str) -> pd.DataFrame:

@@ -1,21 +1,19 @@
 """Carry out a plan in a study directory: finished points are skipped, the others go to the workers.
 
 Workers are anything with the protocol of `concurrent.futures.Executor`, here or on other machines: these are reached
-by Dask, batch systems through Dask, Parsl, or by the script of a job array. A dead worker costs its points one more
-try, and nothing else.
+by Dask, or by the script of a job array. A dead worker costs its points one more try, and nothing else.
 """
 
 from __future__ import annotations
 
 import os
-import runpy
 import shlex
 import signal
 import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import (
     FIRST_COMPLETED,
     BrokenExecutor,
@@ -25,21 +23,20 @@ from concurrent.futures import (
     ProcessPoolExecutor,
     wait,
 )
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field
 from functools import cache
 from multiprocessing import connection, parent_process
 from multiprocessing.context import SpawnContext, SpawnProcess
 from multiprocessing.synchronize import Event
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 from bft.models import InputError
 from bft.models.plugins import extra
 from bft.replay.inputs.files import Files
 from bft.replay.options.options import Options
-from bft.replay.results.run_directory import SUMMARY, damage_named
 from bft.replay.run import degraded, execute
 from bft.replay.studies.study import Plan, Study, key_of
 
@@ -138,7 +135,6 @@ def _end_with(sentinel: int) -> None:
     os._exit(1)
 
 
-T = TypeVar("T")
 Submit = Callable[[Callable[[Task], Done], Task], "Future[Done]"]
 
 
@@ -174,7 +170,7 @@ def local(count: int | None = None) -> Workers:
     """Processes of this machine; by default one per processor. 0 means this process."""
     count = processes() if count is None else count
     if count == 0:
-        return replace(given(_Here(), "this process"), at_once=1)
+        return Workers(lambda: nullcontext(_here), 1, "this process")
     return Workers(lambda: _pool(count), count, f"{count} process{'es' * (count != 1)}")
 
 
@@ -212,33 +208,14 @@ def _pool(count: int) -> Iterator[Submit]:
 
 def given(executor: Executor, name: str) -> Workers:
     """An executor that the caller starts and ends."""
-
-    @contextmanager
-    def start() -> Iterator[Submit]:
-        yield executor.submit
-
-    return Workers(start, None, name)
+    return Workers(lambda: nullcontext(executor.submit), None, name)
 
 
-class _Here(Executor):
-    """Runs each call immediately, in this process."""
-
-    def submit(
-        self, fn: Callable[..., T], /, *args: object, **kwargs: object
-    ) -> Future[T]:
-        """Run the call and return its finished future."""
-        future: Future[T] = Future()
-        try:
-            future.set_result(fn(*args, **kwargs))
-        except Exception as error:
-            future.set_exception(error)
-        return future
-
-
-# dask-jobqueue's class for each batch system.
-QUEUES = {"slurm": "SLURMCluster", "pbs": "PBSCluster", "lsf": "LSFCluster"}
-# Resources of a batch job by default: a replay uses one core.
-RESOURCES: dict[str, Any] = {"cores": 1, "processes": 1, "memory": "4GB"}
+def _here(function: Callable[[Task], Done], task: Task) -> Future[Done]:
+    """Call a function at once, in this process."""
+    future: Future[Done] = Future()
+    future.set_result(function(task))
+    return future
 
 
 def dask(address: str) -> Workers:
@@ -263,64 +240,6 @@ def dask(address: str) -> Workers:
             yield client.get_executor(pure=False).submit
 
     return Workers(start, None, f"the Dask cluster {address}")
-
-
-def jobqueue(system: str, jobs: int, resources: Mapping[str, str]) -> Workers:
-    """Workers in `jobs` jobs of a batch system, which dask-jobqueue submits and ends.
-
-    `resources` are its options: queue, account, walltime, memory and so on.
-
-    Raises
-    ------
-    InputError
-        When dask-jobqueue is not installed, or does not accept an option.
-    """
-    distributed, queues = extra("distributed", "dask"), extra("dask_jobqueue", "dask")
-    asked = {
-        **RESOURCES,
-        **{
-            name: int(text) if text.isdigit() else text
-            for name, text in resources.items()
-        },
-    }
-
-    @contextmanager
-    def start() -> Iterator[Submit]:
-        try:
-            cluster = getattr(queues, QUEUES[system])(**asked)
-        except (TypeError, ValueError) as error:
-            raise InputError(f"--jobqueue {system}: {error}") from error
-        with cluster, distributed.Client(cluster) as client:
-            cluster.scale(jobs=jobs)
-            yield client.get_executor(pure=False).submit
-
-    return Workers(start, None, f"{jobs} jobs of {system}")
-
-
-def parsl(path: str) -> Workers:
-    """The workers of a Parsl configuration: a Python file that is executed and defines `config`.
-
-    Raises
-    ------
-    InputError
-        When Parsl is not installed, or the file defines no configuration.
-    """
-    pools, configs = extra("parsl.concurrent", "parsl"), extra("parsl.config", "parsl")
-    try:
-        config = runpy.run_path(path).get("config")
-    except OSError as error:
-        raise InputError((error.strerror or str(error)).lower(), file=path) from error
-    if not isinstance(config, configs.Config):
-        raise InputError(
-            "expected `config = parsl.config.Config(...)` in it", file=path
-        )
-
-    @contextmanager
-    def start() -> Iterator[Submit]:
-        with pools.ParslPoolExecutor(config) as pool:
-            yield pool.submit
-
-    return Workers(start, None, f"Parsl as {path} says")
 
 
 # Time limit of one replay in hours; users edit it in the script.
@@ -396,8 +315,6 @@ class Account:
 
     Parameters
     ----------
-    reused
-        Number of points that were done before.
     failures
         Errors of points that failed now, by label.
     notes
@@ -406,7 +323,6 @@ class Account:
         Labels of points whose run used fallbacks or met invalid answers of a solver.
     """
 
-    reused: int
     failures: dict[str, str] = field(default_factory=dict)
     notes: dict[str, int] = field(default_factory=dict)
     degraded: tuple[str, ...] = ()
@@ -459,7 +375,6 @@ def carry_out(
     for point, key in pairs:
         if again or not _there(study, key, whole=whole):
             todo[key] = Task(key, point.options, Path(study.folder).absolute(), whole)
-    reused = sum(key not in todo for _, key in pairs)
     if onlooker is not None:
         onlooker.begins(len(labels), len(labels) - len(todo), workers.name)
     failures: dict[str, str] = {}
@@ -477,10 +392,9 @@ def carry_out(
     for key, label in labels.items():
         summary = study.summary(key)
         if summary is not None:
-            with damage_named(study.run(key) / SUMMARY):
-                notes.update(summary["notes"])
-                fell_back += [label] if degraded(summary["metrics"]) else []
-    return Account(reused, failures, dict(notes), tuple(fell_back))
+            notes.update(summary["notes"])
+            fell_back += [label] if degraded(summary["metrics"]) else []
+    return Account(failures, dict(notes), tuple(fell_back))
 
 
 def _there(study: Study, key: str, *, whole: bool) -> bool:

@@ -1,13 +1,13 @@
-"""Variants of a replay side by side: their runs, a table, differences, and their intervals."""
+"""Variants of a replay side by side: a table of their figures, differences, and intervals of these."""
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +15,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bft.models import InputError, JobTable, write_jobs
+from bft.models import InputError
 from bft.models.tolerances import SAME_RESULT
+from bft.models.writing import three_digits
 from bft.replay.inputs.files import Files
 from bft.replay.options.naming import (
     different_inputs,
@@ -24,28 +25,24 @@ from bft.replay.options.naming import (
     label_of,
     names_of_runs,
 )
+from bft.replay.results.figures import FIGURES
 from bft.replay.results.headlines import FEW_JOBS
-from bft.replay.results.run_directory import STEPS, SUMMARY, damage_named, read_summary
 from bft.replay.studies.carry_out import Onlooker, Workers, carry_out
-from bft.replay.studies.run_tables import (
+from bft.replay.studies.run_files import (
     DAY_NS,
-    Split,
-    by_group,
-    history,
-    jobs_of,
-    p999,
+    RunFiles,
+    lost,
     usually_idle,
     work_by_day,
 )
 from bft.replay.studies.study import Plan, Point, Study, key_of
-from bft.replay.trace.host_jobs import digest
-from bft.replay.trace.node_trace import NodeTrace
-from bft.replay.trace.trace_files import write_trace
 
 # With fewer pairs an interval means nothing: 7 days show the spread of a week, 5 seeds a first idea of theirs.
 MIN_DAYS, MIN_SEEDS = 7, 5
 CONFIDENCE = 0.95
 SEED = 0
+# A relative difference above the first is said as a factor; one below the second is none.
+MAX_SHARE, NONE_SHARE = 1.0, 5e-4
 Array = NDArray[np.float64]
 
 
@@ -91,7 +88,7 @@ def interval(ours: Array, theirs: Array, least: int) -> Interval | None:
     # A draw whose `theirs` adds up to 0, or without variation, gives NaN: then there is no interval.
     with np.errstate(divide="ignore", invalid="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore", DegenerateDataWarning)
-        result = bootstrap(
+        found = bootstrap(
             (ours, theirs),
             statistic,
             paired=True,
@@ -99,163 +96,9 @@ def interval(ours: Array, theirs: Array, least: int) -> Interval | None:
             confidence_level=CONFIDENCE,
             random_state=np.random.default_rng(SEED),
         ).confidence_interval
-    low, high = float(result.low), float(result.high)
-    return (
-        Interval(low, high, pairs) if np.isfinite(low) and np.isfinite(high) else None
-    )
-
-
-# A relative difference above this is said as a factor.
-MAX_SHARE = 1.0
-COSTS = ("preemption_cost", "rescale_cost", "stall_cost", "start_cost", "restart_cost")
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run of a variant."""
-
-    folder: Path
-    summary: dict[str, Any]
-
-    @property
-    def seed(self) -> int:
-        """Seed of the run."""
-        with damage_named(self.folder / SUMMARY):
-            return int(self.summary["options"]["seed"])
-
-    @property
-    def window(self) -> tuple[int, int]:
-        """The window of evaluation, in nanoseconds."""
-        with damage_named(self.folder / SUMMARY):
-            metrics = self.summary["metrics"]
-            start, end = (
-                np.datetime64(metrics[name].removesuffix("Z"), "ns")
-                for name in ("window_start", "window_end")
-            )
-            return int(start.astype("int64")), int(end.astype("int64"))
-
-    @cached_property
-    def jobs(self) -> pd.DataFrame:
-        """Table of the run's jobs, one row each; see `run_tables.jobs_of`."""
-        return jobs_of(self.folder, self.window[1])
-
-    @cached_property
-    def steps(self) -> pd.DataFrame:
-        """Table of the run's decisions, one row each."""
-        return history(self.folder, STEPS)
-
-    def metric(self, *path: str) -> float | None:
-        """Return a metric of the run, None where the run has no such number."""
-        with damage_named(self.folder / SUMMARY):
-            value: Any = self.summary["metrics"]
-            for name in path:
-                value = value.get(name) if isinstance(value, dict) else None
-            return None if value is None else float(value)
-
-    def losses(self) -> float:
-        """Samples lost, to whatever."""
-        return math.fsum(self.metric(cost) or 0.0 for cost in COSTS)
-
-    def waiting_p999_s(self) -> float | None:
-        """The time without units that one in a thousand of the jobs submitted exceeds."""
-        waits = self.jobs["waiting_s"].dropna()
-        return float(p999(waits)) if len(waits) else None
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A figure of the table: its name, its title, what it is of a run, and whether more is better.
-
-    `always`: shown even where no run has it; the others are about what only some users state.
-    """
-
-    name: str
-    title: str
-    of: Callable[[Run], float | None]
-    more: bool
-    always: bool = True
-
-
-def _metric(*path: str) -> Callable[[Run], float | None]:
-    return lambda run: run.metric(*path)
-
-
-COLUMNS = (
-    Column("outcome", "outcome", _metric("outcome"), more=True),
-    Column("share_of_bound", "of bound", _metric("share_of_bound"), more=True),
-    Column("U", "U", _metric("U"), more=True),
-    Column("jct_mean_s", "JCT mean", _metric("jct_s", "mean"), more=False),
-    Column("jct_p95_s", "JCT p95", _metric("jct_s", "p95"), more=False),
-    Column(
-        "queueing_mean_s", "queueing mean", _metric("queueing_s", "mean"), more=False
-    ),
-    Column(
-        "waiting_mean_s", "waiting mean", _metric("without_units_s", "mean"), more=False
-    ),
-    Column("waiting_p999_s", "p99.9", Run.waiting_p999_s, more=False),
-    Column("jobs_finished", "finished", _metric("jobs_finished"), more=True),
-    Column("makespan_s", "makespan", _metric("makespan_s"), more=False),
-    Column("losses", "losses", Run.losses, more=False),
-    Column("restarts_per_job", "restarts", _metric("restarts_per_job"), more=False),
-    Column("longest_wait_s", "longest wait", _metric("longest_wait_s"), more=False),
-    Column("fairness", "fairness", _metric("finish_time_fairness", "mean"), more=False),
-    Column(
-        "best_found",
-        "best found",
-        _metric("search", "best", "score"),
-        more=True,
-        always=False,
-    ),
-    Column(
-        "stopped_share",
-        "on stopped",
-        _metric("search", "stopped_share"),
-        more=False,
-        always=False,
-    ),
-    Column(
-        "additional_kwh",
-        "kWh more",
-        _metric("costs", "additional_kwh"),
-        more=False,
-        always=False,
-    ),
-    Column(
-        "additional_co2_kg",
-        "kg CO2 more",
-        _metric("costs", "additional_co2_kg"),
-        more=False,
-        always=False,
-    ),
-    Column(
-        "value_used",
-        "worth used",
-        _metric("costs", "value_used"),
-        more=True,
-        always=False,
-    ),
-    Column(
-        "host_delayed_share",
-        "host starts wait",
-        _metric("host", "delayed_share"),
-        more=False,
-        always=False,
-    ),
-    Column(
-        "host_waiting_node_h",
-        "host node-h",
-        _metric("host", "waiting_node_h"),
-        more=False,
-        always=False,
-    ),
-    Column(
-        "host_break_even_price",
-        "break-even",
-        _metric("host", "break_even_price"),
-        more=True,
-        always=False,
-    ),
-)
+    if not np.isfinite([found.low, found.high]).all():
+        return None
+    return Interval(float(found.low), float(found.high), pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +106,13 @@ class Variant:
     """A variant of a comparison: its label, and one run per seed."""
 
     label: str
-    runs: tuple[Run, ...]
+    runs: tuple[RunFiles, ...]
+
+    def mean(self, path: str) -> float | None:
+        """The mean of a figure over the runs; None where one of them has none."""
+        values = [FIGURES[path].of(run.metrics) for run in self.runs]
+        known = [value for value in values if value is not None]
+        return float(np.mean(known)) if len(known) == len(values) else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,66 +143,73 @@ class Difference:
     count_seeds: int
     jobs: int | None = None
 
+    @classmethod
+    def of(
+        cls,
+        names: tuple[str, str],
+        what: str,
+        days: tuple[Array, Array],
+        seeds: tuple[Array, Array],
+        jobs: int | None = None,
+    ) -> Difference:
+        """Compare sums over days, of which there are intervals, and over seeds."""
+        return cls(
+            *names,
+            what,
+            relative(*days),
+            interval(*days, MIN_DAYS),
+            interval(*seeds, MIN_SEEDS),
+            len(days[0]),
+            len(seeds[0]),
+            jobs,
+        )
+
     def sentence(self) -> str:
         """The difference in words."""
+        ours, theirs = self.variant, self.against
         if self.value is None:
-            return (
-                f"{self.variant} and {self.against}: nothing to compare in {self.what}"
-            )
-        outcome = self.what == "outcome"
-        if abs(self.value) < 5e-4:
-            change = "as much as" if outcome else "as long {} as"
-        elif self._in_times:
+            return f"{ours} and {theirs}: nothing to compare in {self.what}"
+        is_outcome, link = self.what == "outcome", "as"
+        change = "as much" if is_outcome else "as long"
+        if self.value > MAX_SHARE:
+            change = f"{three_digits(1 + self.value)} times {change}"
+        elif abs(self.value) >= NONE_SHARE:
             change = (
-                f"{_factor(self.value)} times as {'much' if outcome else 'long {}'} as"
+                f"{abs(100 * self.value):.1f} % {'more' if self.value > 0 else 'less'}"
             )
+            change, link = change if is_outcome else f"{change} time", "than"
+        if is_outcome:
+            head = f"{ours} yields {change} {link} {theirs}"
         else:
-            way = "more" if self.value > 0 else "less"
-            share = f"{abs(100 * self.value):.1f} % {way}"
-            change = f"{share} than" if outcome else f"{share} time {{}} than"
-        if outcome:
-            head = f"{self.variant} yields {change} {self.against}"
-        else:
-            under = change.format(f"under {self.variant}")
-            jobs = f"the {self.jobs:,} jobs that both finish"
-            head = f"{jobs} take {under} under {self.against}"
+            head = f"the {self.jobs:,} jobs that both finish take {change} under {ours} {link} under {theirs}"
         return f"{head}; {self._of_days()}{self._of_seeds()}"
 
-    @property
-    def _in_times(self) -> bool:
-        """Whether it is said as a factor: more than 100 % more is hard to picture."""
-        return self.value is not None and self.value > MAX_SHARE
-
     def _of_days(self) -> str:
-        if self.days is None and self.count_days >= MIN_DAYS:
+        if self.days is not None:
+            return (
+                f"the {self.days.pairs} days' 95 % interval is {self._range(self.days)}"
+            )
+        if self.count_days >= MIN_DAYS:
             return f"on too few of the {self.count_days} days there was anything for an interval"
-        if self.days is None:
-            days = f"{self.count_days} day{'s are' if self.count_days != 1 else ' is'}"
-            return f"{days} too few for an interval (at least {MIN_DAYS})"
-        return f"the {self.days.pairs} days' 95 % interval is {self._range(self.days)}"
+        days = f"{self.count_days} day{'s are' if self.count_days != 1 else ' is'}"
+        return f"{days} too few for an interval (at least {MIN_DAYS})"
 
     def _of_seeds(self) -> str:
         if self.seeds is not None:
             return f", that of {self.seeds.pairs} seeds {self._range(self.seeds)}"
-        if self.count_seeds > 1:
-            return (
-                f"; {self.count_seeds} seeds are too few for one (at least {MIN_SEEDS})"
-            )
-        return ""
+        if self.count_seeds <= 1:
+            return ""
+        return f"; {self.count_seeds} seeds are too few for one (at least {MIN_SEEDS})"
 
     def _range(self, found: Interval) -> str:
-        if self._in_times:
-            return f"{_factor(found.low)} to {_factor(found.high)} times"
-        sign = -1 if (self.value or 0) < 0 else 1
-        low, high = sorted((100 * sign * found.low, 100 * sign * found.high))
+        value = self.value or 0.0
+        if value > MAX_SHARE:
+            ends = (three_digits(1 + end) for end in (found.low, found.high))
+            return f"{' to '.join(ends)} times"
+        sign = -100 if value < 0 else 100
+        low, high = sorted((sign * found.low, sign * found.high))
         unclear = ", which includes none" if low < 0 < high else ""
         return f"{low:.1f} to {high:.1f} %{unclear}"
-
-
-def _factor(value: float) -> str:
-    """A relative difference as a factor, with three digits: 125.272 is "126", 1.5 is "2.5"."""
-    factor = 1 + value
-    return f"{factor:,.0f}" if factor >= 100 else f"{factor:.3g}"
 
 
 @dataclass(frozen=True)
@@ -386,32 +242,34 @@ class Comparison:
     @cached_property
     def frame(self) -> pd.DataFrame:
         """Table with one row per variant; with `split`, one per variant and group: means over the seeds."""
-        return self.whole if self.split is None else by_group(self.jobs, self.split)
+        return self.whole if self.split is None else by_group(self.variants, self.split)
 
     @cached_property
     def whole(self) -> pd.DataFrame:
-        """Table with one row per variant: means over the seeds."""
-        rows = []
-        for variant in self.variants:
-            row: dict[str, Any] = {"variant": variant.label, "seeds": len(variant.runs)}
-            for column in COLUMNS:
-                row[column.name] = _mean([column.of(run) for run in variant.runs])
-            jobs = variant.runs[0].metric("jobs")
-            row["jobs"] = None if jobs is None else int(jobs)
-            rows.append(row)
-        table = pd.DataFrame(rows)
-        unstated = [
-            column.name
-            for column in COLUMNS
-            if not column.always and table[column.name].isna().all()
+        """Table with one row per variant: the figures (`bft.replay.results.figures`) that any has, means over seeds."""
+        rows = [
+            {
+                "variant": variant.label,
+                "seeds": len(variant.runs),
+                **{path: variant.mean(path) for path in FIGURES},
+                "jobs": variant.runs[0].metrics["jobs"],
+            }
+            for variant in self.variants
         ]
-        return table.drop(columns=unstated)
+        table = pd.DataFrame(rows)
+        return table.loc[:, (table.notna() & (table != 0)).any()]
+
+    @property
+    def longest(self) -> RunFiles:
+        """The run that ends last: a run ends when its jobs are done, so that it shows most of the trace."""
+        runs = [run for variant in self.variants for run in variant.runs]
+        return max(runs, key=lambda run: run.window[1])
 
     @cached_property
-    def jobs(self) -> dict[str, list[pd.DataFrame]]:
-        """Tables of jobs by label of variant, one table for each run (`run_tables.jobs_of`)."""
+    def jobs(self) -> dict[str, pd.DataFrame]:
+        """Tables of jobs by label of variant, those of all its runs in one."""
         return {
-            variant.label: [run.jobs for run in variant.runs]
+            variant.label: pd.concat([run.jobs for run in variant.runs])
             for variant in self.variants
         }
 
@@ -420,38 +278,30 @@ class Comparison:
 
         U is relative to the same policy on dedicated nodes: a variant that does badly there too has a large U.
         """
-        frame = self.frame
+        runs = [run for variant in self.variants for run in variant.runs]
+        alone = {run.metrics.get("dedicated_outcome") for run in runs}
         marks = {}
-        alone = {
-            run.metric("dedicated_outcome")
-            for variant in self.variants
-            for run in variant.runs
-        }
-        for column in COLUMNS:
-            if column.name == "U" and len(alone) > 1:
+        for path in FIGURES if self.split is None else ():
+            if path not in self.whole or (path == "U" and len(alone) > 1):
                 continue
-            if column.name in frame and self.split is None:
-                values = frame[column.name].astype(float)
-                top = values.max() if column.more else values.min()
-                found = np.isclose(values, top, rtol=SAME_RESULT, atol=0).tolist()
-                marks[column.name] = found if not all(found) else [False] * len(found)
+            values = self.whole[path].astype(float)
+            top = values.max() if FIGURES[path].more else values.min()
+            found = np.isclose(values, top, rtol=SAME_RESULT, atol=0)
+            marks[path] = (found & ~found.all()).tolist()
         return marks
 
     @cached_property
     def finishes(self) -> pd.DataFrame | None:
         """When each job finished (UTC) under each variant; None for more than 20 jobs, and of several seeds."""
-        runs = {variant.label: variant.runs for variant in self.variants}
-        if any(len(each) > 1 for each in runs.values()):
+        if any(len(variant.runs) > 1 for variant in self.variants):
             return None
-        columns = {label: each[0].jobs["finish"] for label, each in runs.items()}
-        table = pd.DataFrame(columns)
+        finish = {label: jobs["finish"] for label, jobs in self.jobs.items()}
+        table = pd.DataFrame(finish)
         return table if len(table) <= FEW_JOBS else None
 
     def cautions(self) -> list[str]:
         """Return cautions for readers of the table: rigid jobs that ask for more than is usually idle."""
-        # A run ends when its jobs are done: the longest shows most of the trace.
-        runs = [run for variant in self.variants for run in variant.runs]
-        usual = usually_idle(max(runs, key=lambda run: run.window[1]).steps)
+        usual = usually_idle(self.longest.steps)
         asked: dict[str, list[str]] = {}
         for variant in self.variants:
             text = _asks_too_much(variant.runs[0], usual)
@@ -459,10 +309,31 @@ class Comparison:
                 asked.setdefault(text, []).append(variant.label)
         return [f"{' and '.join(labels)}: {text}" for text, labels in asked.items()]
 
+    def headline(self) -> str:
+        """Say which variant trained most; or where all trained as much, under which jobs took least time."""
+        table = self.whole.set_index("variant")
+        outcomes = table["outcome"].sort_values(ascending=False, kind="stable")
+        most, second, least = outcomes.iloc[0], outcomes.iloc[1], outcomes.iloc[-1]
+        if most > second * (1 + NONE_SHARE):
+            more = f"{most / second - 1:.1%} more" if second else "more"
+            name, other = outcomes.index[:2]
+            others = f", the next of {len(table)}" if len(table) > 2 else ""
+            return f"{name} trained most: {most:,.0f} samples, {more} than {other}{others}."
+        if most > least * (1 + NONE_SHARE):
+            best = " and ".join(outcomes.index[:2])
+            return f"{best} trained most, {most:,.0f} samples each."
+        figure = FIGURES["jct_s.mean"]
+        if figure.path not in table:
+            return "All trained as much."
+        times = table[figure.path].dropna().sort_values(kind="stable")
+        best, worst = map(figure.text, times.iloc[[0, -1]])
+        return (
+            f"All trained as much; jobs took least time under {times.index[0]}: {best} in the mean, against {worst} "
+            f"under {times.index[-1]}."
+        )
+
     def differences(self) -> list[Difference]:
         """Table of each variant relative to the first: outcome, and completion times of jobs that both finish."""
-        if len(self.variants) < 2:
-            return []
         spans = [run.window for variant in self.variants for run in variant.runs]
         start = min(begin for begin, _ in spans)
         days = max(1, -(-(max(end for _, end in spans) - start) // DAY_NS))
@@ -481,28 +352,7 @@ class Comparison:
         return [difference.sentence() for difference in self.differences()]
 
 
-def runs_of(
-    folders: Sequence[Path], summaries: Sequence[dict[str, Any]]
-) -> tuple[Run, ...]:
-    """Runs of a variant, by their seeds.
-
-    Raises
-    ------
-    InputError
-        When one was replayed with --compat reference, which writes no results by day or job.
-    """
-    for folder, summary in zip(folders, summaries, strict=True):
-        with damage_named(folder / SUMMARY):
-            by_reference = "window_start" not in summary["metrics"]
-        if by_reference:
-            raise InputError(
-                "was replayed with --compat reference, which leaves nothing to compare",
-                file=folder,
-            )
-    return tuple(sorted(map(Run, folders, summaries), key=lambda run: run.seed))
-
-
-def _asks_too_much(run: Run, usual: int) -> str | None:
+def _asks_too_much(run: RunFiles, usual: int) -> str | None:
     """Say how many jobs of a rigid policy ask for more units than are usually idle; None where none do."""
     options = run.summary["options"]
     if options.get("cluster") is not None or not is_rigid(options["policy"]):
@@ -515,126 +365,174 @@ def _asks_too_much(run: Run, usual: int) -> str | None:
     sizes = f"{low:,}" if low == high else f"{low:,} to {high:,}"
     return (
         f"{len(large):,} of {len(asked):,} jobs run on {sizes} units (Jreq) or not at all, but for half of the time no "
-        f"more than {usual:,} are idle: the requests are compared too, not the policies alone (docs/studies.md)"
+        f"more than {usual:,} are idle: the requests are compared too, not the policies alone; --cap-units "
+        f"{max(usual, 1)} lets no job ask for more (docs/studies.md)"
     )
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return float(np.mean(known)) if len(known) == len(values) and known else None
-
-
-def _pairs(ours: Variant, theirs: Variant) -> Iterator[tuple[Run, Run]]:
+def _pairs(ours: Variant, theirs: Variant) -> Iterator[tuple[RunFiles, RunFiles]]:
     """Pairs of runs with the same seed; a variant with a single run is paired with each run of the other."""
-    if len(ours.runs) == 1 or len(theirs.runs) == 1:
-        yield from ((a, b) for a in ours.runs for b in theirs.runs)
-        return
-    by_seed = {run.seed: run for run in theirs.runs}
-    yield from ((run, by_seed[run.seed]) for run in ours.runs if run.seed in by_seed)
+    alone = len(ours.runs) == 1 or len(theirs.runs) == 1
+    for a in ours.runs:
+        for b in theirs.runs:
+            if alone or a.summary["options"]["seed"] == b.summary["options"]["seed"]:
+                yield a, b
 
 
 def _of_outcome(variant: Variant, base: Variant, start: int, days: int) -> Difference:
-    pairs = list(_pairs(variant, base))
-    ours, theirs = (
-        np.array(
-            [work_by_day(pair[side].steps, start, days) for pair in pairs]
-        ).reshape(-1, days)
-        for side in (0, 1)
-    )
-    return _difference(
-        variant,
-        base,
-        "outcome",
-        (ours.sum(axis=0), theirs.sum(axis=0)),
-        (ours.sum(1), theirs.sum(1)),
-    )
+    work = [
+        [work_by_day(run.steps, start, days) for run in pair]
+        for pair in _pairs(variant, base)
+    ]
+    ours, theirs = np.array(work).reshape(-1, 2, days).swapaxes(0, 1)
+    of_days, of_seeds = (ours.sum(0), theirs.sum(0)), (ours.sum(1), theirs.sum(1))
+    return Difference.of((variant.label, base.label), "outcome", of_days, of_seeds)
 
 
 def _of_times(variant: Variant, base: Variant) -> Difference:
-    by_day, by_seed, jobs = [], [], set[str]()
-    for ours, theirs in _pairs(variant, base):
-        jobs_of_ours, jobs_of_theirs = ours.jobs, theirs.jobs
-        columns = {
-            "ours": jobs_of_ours["jct_s"],
-            "theirs": jobs_of_theirs["jct_s"],
-            "submit": jobs_of_ours["submit"],
-        }
-        both = pd.DataFrame(columns).dropna()
-        jobs |= set(both.index)
-        by_seed.append(both[["ours", "theirs"]].sum())
-        by_day.append(
-            both.groupby(both["submit"].dt.floor("D"))[["ours", "theirs"]].sum()
+    tables = []
+    for number, (a, b) in enumerate(_pairs(variant, base)):
+        columns = {"ours": a.jobs["jct_s"], "theirs": b.jobs["jct_s"]}
+        both = pd.DataFrame({**columns, "submit": a.jobs["submit"]}).dropna()
+        tables.append(both.assign(seed=number, day=both["submit"].dt.floor("D")))
+    whole = pd.concat(tables)
+
+    def summed(by: str) -> tuple[Array, Array]:
+        sums = whole.groupby(by)[["ours", "theirs"]].sum()
+        return sums["ours"].to_numpy(float), sums["theirs"].to_numpy(float)
+
+    names, count = (variant.label, base.label), whole.index.nunique()
+    return Difference.of(names, "jct", summed("day"), summed("seed"), count)
+
+
+# What a comparison is broken down by, and the column of the jobs that states it.
+SPLITS = {"vc": "vc", "user": "user", "model": "model", "size": "units_asked"}
+# With more sizes than this, sizes are grouped by powers of two.
+MAX_SIZES = 8
+NONE = "(none)"
+
+
+def split_of(text: str) -> tuple[str, list[int]]:
+    """What `--split` asks for, and the upper bounds of sizes, if any.
+
+    Raises
+    ------
+    InputError
+        When it is none of `SPLITS`, or its bounds do not rise.
+
+    Examples
+    --------
+    >>> split_of("size:8,64")
+    ('size', [8, 64])
+    """
+    by, colon, stated = str(text).partition(":")
+    parts = stated.split(",") if colon else []
+    bounds = [int(part) if part.strip().isdecimal() else 0 for part in parts]
+    rising = all(low < high for low, high in pairwise([0, *bounds]))
+    if by not in SPLITS or (colon and by != "size") or not rising:
+        raise InputError(
+            f"--split: expected one of {', '.join(SPLITS)}, or sizes such as size:8,64, not {text!r}"
         )
-    days = pd.concat(by_day).groupby(level=0).sum()
-    seeds = pd.DataFrame(by_seed)
-    day_pair, seed_pair = (
-        (table["ours"].to_numpy(), table["theirs"].to_numpy())
-        for table in (days, seeds)
-    )
-    return _difference(variant, base, "jct", day_pair, seed_pair, len(jobs))
+    return by, bounds
 
 
-def _difference(
-    variant: Variant,
-    base: Variant,
-    what: str,
-    days: tuple[Array, Array],
-    seeds: tuple[Array, Array],
-    jobs: int | None = None,
-) -> Difference:
-    return Difference(
-        variant.label,
-        base.label,
-        what,
-        relative(*days),
-        interval(*days, MIN_DAYS),
-        interval(*seeds, MIN_SEEDS),
-        len(days[0]),
-        len(seeds[0]),
-        jobs,
+def _groups(column: pd.Series, bounds: list[int]) -> pd.Series:
+    """The group of each job by a column, as a category in order; sizes are put into classes up to bounds."""
+    known = column[column.notna() & (column != "")]
+    if bounds or (column.name == "units_asked" and known.nunique() > MAX_SIZES):
+        top = int(known.max())
+        powers = [2**power for power in range((top - 1).bit_length() + 1)]
+        edges = bounds or powers
+        lows = [1, *(edge + 1 for edge in edges)]
+        names = [
+            f"{low}-{high}" if low < high else str(low)
+            for low, high in zip(lows, edges, strict=False)
+        ]
+        classes = np.searchsorted(edges, known)
+        whole = [*names, f"over {edges[-1]}"]
+        named = [whole[number] for number in classes]
+        order = [name for name in whole if name in set(named)]
+    else:
+        named = known.map(str).tolist()
+        order = [str(value) for value in sorted(known.unique())]
+    groups = pd.Series(named, known.index, dtype=object)
+    return pd.Series(
+        pd.Categorical(groups.reindex(column.index).fillna(NONE), [*order, NONE])
     )
+
+
+def by_group(variants: Sequence[Variant], split: str) -> pd.DataFrame:
+    """Return a table with one row per variant and group, over the jobs of all its runs.
+
+    Raises
+    ------
+    InputError
+        When no job states what is asked for, or `split` is nothing that a comparison is broken down by.
+    """
+    by, bounds = split_of(split)
+    tables = [
+        run.jobs.join(run.waits).assign(variant=variant.label)
+        for variant in variants
+        for run in variant.runs
+    ]
+    jobs = pd.concat(tables, ignore_index=True)
+    jobs[by] = _groups(jobs[SPLITS[by]], bounds)
+    if (jobs[by] == NONE).all():
+        raise InputError(f"--split {split}: no job states it")
+    runs = {variant.label: len(variant.runs) for variant in variants}
+    jobs["variant"] = pd.Categorical(jobs["variant"], list(runs))
+    jobs["lost"] = lost(jobs)
+    jobs["restarts"] = jobs["restarts"].where(jobs["start"].notna())
+    # A mean is of the jobs that have the value: JCT of those that finished, queueing of those that started.
+    table = jobs.groupby(["variant", by], observed=True).agg(
+        **{
+            "jobs": ("work", "size"),
+            "jobs_finished": ("finish", "count"),
+            "outcome": ("work", "sum"),
+            "lost": ("lost", "sum"),
+            "unit_hours": ("unit_seconds", "sum"),
+            "jct_s.mean": ("jct_s", "mean"),
+            "jct_s.p95": ("jct_s", lambda values: values.quantile(0.95)),
+            "queueing_s.mean": ("queueing_s", "mean"),
+            "without_units_s.mean": ("waiting_s", "mean"),
+            "longest_wait_s": ("longest_wait_s", "max"),
+            "restarts_per_job": ("restarts", "mean"),
+        }
+    )
+    sums = ["jobs_finished", "outcome", "lost", "unit_hours"]
+    count = table.index.get_level_values("variant").map(runs).astype(int)
+    table[sums] = table[sums].div(count, axis=0)
+    table["jobs"] //= count
+    table["unit_hours"] /= 3600
+    return table.reset_index().astype({"variant": str, by: str})
 
 
 def table_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     """Titles and cells of a comparison for people; the best of each column has a star."""
-    frame = comparison.frame
-    titles = {column.name: column.title for column in COLUMNS} | {
-        "variant": "",
-        "queueing_p95_s": "queueing p95",
-        "unit_hours": "unit-hours",
-    }
-    best = comparison.best()
+    frame, best = comparison.frame, comparison.best()
     shown = [name for name in frame if name != "seeds" or frame["seeds"].max() > 1]
-    rows = []
-    for place, row in enumerate(frame.to_dict("records")):
-        marks = {name: "*" if marked[place] else "" for name, marked in best.items()}
-        padded = {
-            name: marks.get(str(name), "") or (" " if str(name) in best else "")
-            for name in shown
-        }
-        rows.append([_cell(str(name), row[name]) + padded[name] for name in shown])
-    return [titles.get(str(name), str(name)) for name in shown], rows
+    titles, columns = [], []
+    for name in map(str, shown):
+        figure = FIGURES.get(name)
+        titles.append("" if name == "variant" else figure.heading if figure else name)
+        write = figure.text if figure else _plain
+        marks = (
+            [" *"[mark] for mark in best[name]] if name in best else [""] * len(frame)
+        )
+        cells = zip(frame[name], marks, strict=True)
+        columns.append([f"{write(value)}{mark}" for value, mark in cells])
+    return titles, [list(row) for row in zip(*columns, strict=True)]
 
 
-def _cell(name: str, value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    if value is None or value != value:
-        return "-"
-    if name.endswith("_s"):
-        return _duration(value)
-    if name in ("share_of_bound", "U", "stopped_share"):
-        return f"{value:.1%}"
-    if name in ("fairness", "restarts_per_job"):
-        return f"{value:.2f}"
-    return f"{value:,.0f}" if value >= 1000 or value == int(value) else f"{value:.4g}"
+def _plain(value: Any) -> str:
+    return value if isinstance(value, str) else three_digits(value)
 
 
-def _duration(seconds: float) -> str:
-    for size, unit in ((86_400, "d"), (3_600, "h"), (60, "min")):
-        if seconds >= size:
-            return f"{seconds / size:.2f} {unit}"
-    return f"{seconds:.1f} s"
+def finish_cells(table: pd.DataFrame) -> list[list[str]]:
+    """The rows of a table of instants by job: a job's name, and when it was done under each variant."""
+    told = table.apply(lambda column: column.dt.strftime("%Y-%m-%d %H:%M"))
+    cells = told.fillna("not done").itertuples()
+    return [[str(name), *instants] for name, *instants in cells]
 
 
 def compared(
@@ -654,7 +552,7 @@ def compared(
         When fewer than two variants could be replayed, or `split` is nothing that a comparison is broken down by.
     """
     if split is not None:
-        Split.read(split)
+        split_of(split)
     groups: dict[str, list[Point]] = {}
     for point in plan.points:
         varied = {name: each for name, each in point.varied.items() if name != "seed"}
@@ -666,12 +564,6 @@ def compared(
         )
     files = Files()
     keys = {point.index: key_of(point.options, files) for point in plan.points}
-    _refuse_equal(
-        {
-            label: tuple(keys[point.index] for point in points)
-            for label, points in groups.items()
-        }
-    )
     account = carry_out(
         study,
         plan,
@@ -684,11 +576,11 @@ def compared(
     made = []
     for label, points in groups.items():
         done = [
-            (study.run(keys[p.index]), study.summary(keys[p.index])) for p in points
+            keys[point.index] for point in points if study.summary(keys[point.index])
         ]
-        there = [(folder, summary) for folder, summary in done if summary is not None]
-        if there:
-            made.append(Variant(label, runs_of(*zip(*there, strict=True))))
+        if done:
+            runs = tuple(RunFiles.read(study.run(key)) for key in done)
+            made.append(Variant(label, runs))
     if len(made) < 2:
         errors = "; ".join(
             f"{label}: {error}" for label, error in account.failures.items()
@@ -729,10 +621,8 @@ def compared_runs(
             raise InputError(
                 "is named twice; name each run directory once", file=folder
             )
-    summaries = [read_summary(folder) for folder in folders]
-    for folder, summary in zip(folders, summaries, strict=True):
-        with damage_named(folder / SUMMARY):  # each alone, so that its file is named
-            different_inputs(names_of_runs([folder], [summary]), [summary])
+    runs = [RunFiles.read(folder) for folder in folders]
+    summaries = [run.summary for run in runs]
     labels = names_of_runs(folders, summaries)
     phrases = different_inputs(labels, summaries)
     if phrases and not different:
@@ -740,48 +630,5 @@ def compared_runs(
             f"the runs have different inputs: {'; '.join(phrases)}",
             hint="replay them on the same trace and jobs; --different-inputs compares them all the same",
         )
-    variants = [
-        Variant(label, runs_of([folder], [summary]))
-        for label, folder, summary in zip(labels, folders, summaries, strict=True)
-    ]
+    variants = [Variant(label, (run,)) for label, run in zip(labels, runs, strict=True)]
     return Comparison(tuple(variants), split=split, different=tuple(phrases))
-
-
-def _refuse_equal(keys: Mapping[str, tuple[str, ...]]) -> None:
-    """Refuse variants that are the same replays under two names."""
-    first: dict[tuple[str, ...], str] = {}
-    for label, those in keys.items():
-        other = first.setdefault(those, label)
-        if other != label:
-            raise InputError(
-                f"variants {other!r} and {label!r} have the same options: leave one of them out"
-            )
-
-
-def inputs(
-    study: Study,
-    trace: str | Path | NodeTrace | None,
-    jobs: str | Path | JobTable | None,
-) -> dict[str, str]:
-    """Options for trace and jobs; inputs in memory are written to the study, named by their content."""
-    stated: dict[str, str] = {}
-    if isinstance(trace, NodeTrace):
-        trace = _named(study, "trace", trace, write_trace)
-    if isinstance(jobs, JobTable):
-        jobs = _named(study, "jobs", jobs, write_jobs)
-    if trace is not None:
-        stated["node_trace"] = str(trace)
-    if jobs is not None:
-        stated["jobs"] = str(jobs)
-    return stated
-
-
-def _named(study: Study, what: str, value: Any, write: Any) -> Path:
-    draft = study.folder / "inputs" / f".{what}"
-    draft.mkdir(parents=True, exist_ok=True)
-    file = draft / f"{what}.parquet"  # host jobs lie beside a trace
-    write(value, file)
-    folder = draft.with_name(f"{what}-{digest(file)[:16]}")
-    if not folder.exists():
-        draft.rename(folder)
-    return folder / file.name

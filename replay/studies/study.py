@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +18,9 @@ from bft.models.checks import did_you_mean
 from bft.replay.inputs.files import INPUTS, Files, input_digests
 from bft.replay.options.naming import VARIANT, label_of
 from bft.replay.options.options import FIELDS, Options
-from bft.replay.results.run_directory import SUMMARY, TIMING, damage_named, plain
+from bft.replay.results.run_directory import HINT, SUMMARY, plain
 from bft.replay.run import versions
+from bft.replay.trace.host_jobs import digest
 
 # More points than this are a typing error in a range.
 MAX_POINTS = 100_000
@@ -91,7 +92,13 @@ class Plan:
         InputError
             When a value is not allowed or given twice, or a combination contradicts itself; names the point.
         """
-        axes = {name: list(values) for name, values in (grid or {}).items()}
+        axes: dict[str, list[Any]] = {}
+        for name, values in (grid or {}).items():
+            if isinstance(values, str) or not isinstance(values, Iterable):
+                raise InputError(
+                    f"{_flag(name)}: expected a list of values, not {values!r}"
+                )
+            axes[name] = list(values)
         for name, values in axes.items():
             if name not in FIELDS and not name.startswith("set "):
                 raise InputError(f"unknown option {name!r}{did_you_mean(name, FIELDS)}")
@@ -208,18 +215,8 @@ def key_of(options: Options, files: Files) -> str:
     """The key of a replay's configuration: a digest of its options, the content of its inputs, and versions.
 
     The location of the inputs does not matter.
-
-    Raises
-    ------
-    InputError
-        When an input is missing or cannot be read.
     """
-    try:
-        digests = input_digests(options, files)
-    except OSError as error:
-        raise InputError(
-            (error.strerror or str(error)).lower(), file=error.filename
-        ) from error
+    digests = input_digests(options, files)
     stated = {
         name: value for name, value in options.flat().items() if name not in digests
     }
@@ -227,7 +224,7 @@ def key_of(options: Options, files: Files) -> str:
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
-PLAN, RESULTS, TIMINGS = "plan.json", "results.parquet", "timing.parquet"
+PLAN, RESULTS = "plan.json", "results.parquet"
 RUNS, FAILED = "runs", "failed"
 FORMAT, FORMAT_VERSION = "bft-replay plan", 1
 DONE, FAILURE, MISSING = "done", "failed", "missing"
@@ -273,6 +270,17 @@ class Study:
         """Remove the record of a failure, before or after another attempt."""
         (self.folder / FAILED / f"{key}.json").unlink(missing_ok=True)
 
+    def keep(self, what: str, value: Any, write: Callable[[Any, Path], object]) -> Path:
+        """Write an input that is in memory into the study, in a folder named by its content."""
+        draft = self.folder / "inputs" / f".{what}"
+        draft.mkdir(parents=True, exist_ok=True)
+        file = draft / f"{what}.parquet"  # host jobs lie beside a trace
+        write(value, file)
+        folder = draft.with_name(f"{what}-{digest(file)[:16]}")
+        if not folder.exists():
+            draft.rename(folder)
+        return folder / file.name
+
     def write_plan(self, plan: Plan) -> list[str]:
         """Write the plan and return the keys of its points.
 
@@ -307,9 +315,17 @@ class Study:
                 "no plan of a sweep; `bft-replay sweep plan` makes one",
                 file=self.folder / PLAN,
             )
-        with damage_named(self.folder / PLAN):
+        try:
             keys = [str(each["key"]) for each in content["points"]]
             return Plan.from_document(content), keys
+        except (
+            LookupError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            OverflowError,
+        ) as error:
+            raise InputError("damaged", file=self.folder / PLAN, hint=HINT) from error
 
     def frame(self, plan: Plan, keys: Sequence[str]) -> pd.DataFrame:
         """Results of the plan's points: `index`, `key`, `status` (done, failed, missing), `error`, options, metrics.
@@ -329,19 +345,10 @@ class Study:
         return frame.infer_objects()
 
     def collect(self, plan: Plan, keys: Sequence[str]) -> pd.DataFrame:
-        """Write the frame to results.parquet, and wall times to timing.parquet; return the frame."""
+        """Write the frame to results.parquet, and return it."""
         frame = self.frame(plan, keys)
-        timings = [
-            {
-                "index": point.index,
-                "key": key,
-                **dict(flat(read_json(self.run(key) / TIMING) or {})),
-            }
-            for point, key in zip(plan.points, keys, strict=True)
-        ]
-        for table, name in ((frame, RESULTS), (pd.DataFrame(timings), TIMINGS)):
-            with drafted(self.folder / name) as draft:
-                write_parquet(table, draft)
+        with drafted(self.folder / RESULTS) as draft:
+            write_parquet(frame, draft)
         return frame
 
     def _row(self, point: Point, key: str) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -12,29 +12,9 @@ from bft.models import InputError
 from bft.models.checks import did_you_mean
 from bft.replay.options.naming import VARIANT
 from bft.replay.options.options import FIELDS
+from bft.replay.results.figures import FIGURES
 from bft.replay.studies.carry_out import carry_out, given, local
 from bft.replay.studies.study import Plan, Study
-
-# Metrics whose names begin like this are better when smaller.
-_LESS = (
-    "jct_",
-    "queueing_s",
-    "without_units_s",
-    "longest_wait_s",
-    "makespan_s",
-    "restarts_per_job",
-    "preemption",
-    "rescale",
-    "stall_cost",
-    "start_cost",
-    "restart_cost",
-    "finish_time_",
-    "waiting_over_length",
-    "deadlines.missed",
-    "deadlines.late_s",
-    "host.delay",
-    "host.waiting",
-)
 
 
 def sweep(
@@ -84,11 +64,6 @@ def sweep(
     return place.collect(plan, keys)
 
 
-def less_is_better(metric: str) -> bool:
-    """Whether smaller values of a metric are better."""
-    return metric.startswith(_LESS)
-
-
 def best(
     frame: pd.DataFrame,
     varied: Sequence[str],
@@ -102,7 +77,7 @@ def best(
     frame, varied
         Results of a sweep, and the names of its varied options.
     metric
-        The metric to compare.
+        The figure to compare (`bft.replay.results.figures`).
     by
         Options whose combinations of values are the rows; by default all varied options except seeds.
 
@@ -125,19 +100,12 @@ def best(
     [[60.0, 2.0, 0.75, 2.0], [10.0, 2.0, 0.65, 1.0]]
     """
     done = frame[frame["status"] == "done"]
-    numbers = [
-        str(name)
-        for name in frame.select_dtypes("number")
-        if name not in FIELDS and name != "index"
-    ]
-    if metric not in numbers or done[metric].isna().all():
-        known = metric in frame and metric not in FIELDS
-        why = (
-            f"no point has a {metric}"
-            if known
-            else f"no metric {metric!r}{did_you_mean(metric, numbers)}"
-        )
-        raise InputError(f"--metric: {why}; there are {', '.join(numbers)}")
+    known = [name for name in FIGURES if name in done and done[name].notna().any()]
+    if metric not in known:
+        why = f"no point has a {metric}"
+        if metric not in FIGURES:
+            why = f"no metric {metric!r}{did_you_mean(metric, known)}"
+        raise InputError(f"--metric: {why}; there are {', '.join(known)}")
     for name in by:
         if name not in varied:
             raise InputError(
@@ -146,10 +114,8 @@ def best(
     chosen = list(by) or [name for name in varied if name != "seed"] or list(varied)
     if not chosen:
         raise InputError("the sweep has one point: nothing was varied")
-    less, others = (
-        less_is_better(metric),
-        [name for name in varied if name not in chosen],
-    )
+    less = not FIGURES[metric].more
+    others = [name for name in varied if name not in chosen]
     valued = done[done[metric].notna()]
     grouped = valued.groupby(chosen, sort=False, dropna=False)[metric]
     columns = {

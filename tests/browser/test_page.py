@@ -136,18 +136,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert (
         run(
             [
-                "report",
-                str(folder / "demo"),
-                "--static",
-                "-o",
-                str(folder / "static.html"),
-            ]
-        )
-        == 0
-    )
-    assert (
-        run(
-            [
                 "trace",
                 "info",
                 str(folder / "trace.parquet"),
@@ -258,13 +246,12 @@ PAINTED = """async key => {
     *(("demo", width, scheme) for width in WIDTHS for scheme in ("light", "dark")),
     *((name, *look) for name in ("two", "trace", "hostile", "sweep")
       for look in (("phone", "dark"), ("desk", "light"))),
-    ("static", "phone", "light"), ("static", "desk", "dark"),
 ])  # fmt: skip
 def test_a_page_is_quiet_fits_has_marks_in_every_chart_and_can_be_used_by_all(
     opened: Any, name: str, width: str, scheme: str
 ) -> None:
     seen = opened(name, width, scheme)
-    assert len(seen.charts) >= 5 or name == "static"
+    assert len(seen.charts) >= 4
     for key in seen.charts:
         assert seen.page.evaluate(PAINTED, key) > 100, key
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[width]
@@ -459,15 +446,21 @@ def test_printed_columns_of_jobs_have_their_names(opened: Any) -> None:
     assert not seen.page.locator("#theme").is_visible()
 
 
-def test_without_scripts_drawings_take_the_place_of_charts(
+def test_without_scripts_a_page_has_sentences_tiles_and_the_tables_of_charts(
     chromium: Any, runs: Path
 ) -> None:
     context = chromium.new_context(java_script_enabled=False, offline=True)
     page = context.new_page()
+    for name in ("demo", "two", "sweep", "trace"):
+        page.goto((runs / f"{name}.html").as_uri())
+        assert page.locator(".opening").inner_text()
+        assert page.locator(".unscripted").is_visible()
+        assert not page.locator(".figure").first.is_visible()
+        details = page.locator("main > section details", has_text="Data of this chart")
+        details.first.locator("summary").click()
+        assert details.first.locator("table td").first.is_visible()
     page.goto((runs / "demo.html").as_uri())
-    for key in ("idle", "held", "progress", "fragments"):
-        assert page.locator(f"#{key} svg").first.is_visible(), key
-        assert not page.locator(f".figure[data-chart='{key}']").is_visible()
+    assert page.locator(".tiles li").count() >= 5
     context.close()
 
 

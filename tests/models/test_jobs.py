@@ -668,6 +668,12 @@ def test_a_table_without_names_is_an_error() -> None:
         jobs_from_frame(table({}).drop(columns="name"))
 
 
+def test_measured_rates_are_no_job_table() -> None:
+    rates = pd.DataFrame({"model": ["a"], "units": [1], "throughput": [9.0]})
+    with pytest.raises(InputError, match="bft-replay jobs fit makes a job table"):
+        jobs_from_frame(rates)
+
+
 @pytest.mark.parametrize("place", ["name", "job", "Unnamed: 0", "index"])
 def test_names_may_be_a_column_or_the_index(place: str) -> None:
     frame = table({}, {}).rename(columns={"name": place})

@@ -74,10 +74,7 @@ class Said:
         notes = [note for note in self.summary["notes"] if text in note]
         if self.summary["options"]["compat"] == "reference":
             return len(notes) == 1 and f"note: {notes[0]}" in self.err
-        assert (
-            run(["report", "debug-itrOut", "--static", "-o", "page.html", "--force"])
-            == 0
-        )
+        assert run(["report", "debug-itrOut", "-o", "page.html", "--force"]) == 0
         page = Path("page.html").read_text("utf-8")
         return (
             len(notes) == 1

@@ -184,7 +184,7 @@ def test_a_report_finds_the_run_that_was_being_put_in_place(
 ) -> None:
     killed_while_replacing(KILLED.format(count=1))
     capsys.readouterr()
-    assert run(["report", "run", "--static"]) == 0
+    assert run(["report", "run"]) == 0
     assert "note: run is back" in capsys.readouterr().err
     assert (names(here), jobs_in_play()) == (["run", "run.html"], 2)
 

@@ -280,7 +280,7 @@ def test_a_trace_without_jobs_gets_a_generated_workload_of_its_size(
     assert any(line.startswith("queueing time") for line in lines)
     assert summary()["inputs"]["jobs"]["generated_load"] == pytest.approx(1.0)
     assert any("no jobs given" in note for note in summary()["notes"])
-    assert run(["report", "debug-itrOut", "--static"]) == 0
+    assert run(["report", "debug-itrOut"]) == 0
     page = next(Path().glob("*.html")).read_text("utf-8")
     assert page.count("generated workload") >= 3
     # Jobs of one's own are not called so.

@@ -193,6 +193,14 @@ def test_trace_alone_shows_its_commands(capsys: pytest.CaptureFixture[str]) -> N
     assert "no command 'inf'" in capsys.readouterr().err
 
 
+def test_a_trace_without_its_option_is_told_where_it_goes(
+    trace: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words in ([trace], ["replay", trace]):
+        assert run(words) == 2
+        assert "-ndmap" in capsys.readouterr().err
+
+
 def test_a_terminal_without_our_characters_is_served(trace: str) -> None:
     process = subprocess.run(
         [*SCRIPT, "trace", "show", trace],

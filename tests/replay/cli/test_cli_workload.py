@@ -98,7 +98,7 @@ def test_a_search_is_reported_kept_and_compared(
         f"best found             {search['best']['score']:.4f} by {search['best']['job']} at 2021-02-10"
         in out
     )
-    assert run(["report", "run", "--static", "-o", "page.html"]) == 0
+    assert run(["report", "run", "-o", "page.html"]) == 0
     page = Path("page.html").read_text()
     assert "Best found over time" in page
     assert f"{search['best']['score']:.4f} by {search['best']['job']}" in page

@@ -221,7 +221,6 @@ def test_a_run_of_a_trace_of_units(
             [
                 "report",
                 str(tmp_path / "trace.csv-run"),
-                "--static",
                 "-o",
                 str(tmp_path / "page.html"),
             ]

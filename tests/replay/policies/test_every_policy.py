@@ -200,6 +200,9 @@ def test_what_a_policy_lacks_is_named_with_the_call_that_shows_it_again(
         PolicyCheckError, match=rf"lacks [\"']{lacks}[\"'] .*{why}"
     ) as error:
         check_policy(policy)
+    # One traceback: what the policy raised, and where, stands in the message.
+    assert error.value.__cause__ is None
+    assert error.value.__suppress_context__ or error.value.__context__ is None
     seed = int(str(error.value).rpartition("seed=")[2].split(",")[0])
     assert str(error.value).endswith(
         f"to see it again: check_policy(..., seed={seed}, worlds=1)"

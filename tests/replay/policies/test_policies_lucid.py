@@ -1035,13 +1035,13 @@ def test_each_figure_of_the_reproduction_is_one_command(
         .set_index("vc")
         .loc["vcvlY"]
     )
-    assert [int(row["jct_mean_s"]) for row in by_vc[:2]] == [
+    assert [int(row["jct_s.mean"]) for row in by_vc[:2]] == [
         golden["fifo"],
         golden["sjf"],
     ]
-    assert by_vc[2]["jct_mean_s"] == pytest.approx(golden["qssf_ebm"], rel=0.001)
+    assert by_vc[2]["jct_s.mean"] == pytest.approx(golden["qssf_ebm"], rel=0.001)
     assert {path.name for path in Path("venus/policies").iterdir()} >= {
-        "compared-times.png", "compared-waiting-by-vc.png"
+        "compared-times.png", "compared-without-by-vc.png"
     }  # fmt: skip
     by_size = compared("ablations", "--split", "size:8", "--png", "venus/ablations")
     without = [row["variant"] for row in by_size if row["size"] == "up to 8"]

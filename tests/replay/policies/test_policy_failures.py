@@ -171,7 +171,7 @@ def test_a_policy_that_fails_is_named_and_what_was_replayed_is_kept(
 def test_the_page_reports_that_a_policy_failed(here: Path) -> None:
     (here / "foreign_policy.py").write_text(f"{HEAD}        {FAILURES['raises'][0]}\n")
     assert run(["--policy", "foreign", "--out", "out"]) == 2
-    assert run(["report", "out", "--static"]) == 0
+    assert run(["report", "out"]) == 0
     assert re.search(
         "policy &#x27;foreign&#x27; was stopped", Path("out.html").read_text()
     )

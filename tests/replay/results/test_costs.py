@@ -113,7 +113,7 @@ def test_the_summary_states_and_prints_what_the_user_asked_for(
     )
     assert f"{figures['total_co2_kg']:,.1f} kg in total" in printed
     assert f"{figures['value_used']:,.2f} used" in printed
-    assert run(["report", "out", "--static", "-o", "stated.html"]) == 0
+    assert run(["report", "out", "-o", "stated.html"]) == 0
     tiles = (
         Path("stated.html").read_text().split('<ul class="tiles">')[1].split("</ul>")[0]
     )

@@ -70,26 +70,6 @@ def replaced(document: Any, way: tuple[Any, ...], value: object) -> Any:
     return copied
 
 
-@pytest.mark.slow
-def test_a_comparison_names_the_summary_that_holds_another_kind_of_value(
-    runs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = runs / "a" / "summary.json"
-    whole = json.loads(path.read_text())
-    refused = 0
-    for number, way in enumerate(ways(whole)):
-        odd = ODD_VALUES[number % len(ODD_VALUES)]
-        path.write_text(json.dumps(replaced(whole, way, odd)))
-        both = [str(runs / "a"), str(runs / "b"), "--different-inputs"]
-        code = run(["compare", *both])
-        err = capsys.readouterr().err
-        assert code in (0, 2)
-        if code:
-            refused += 1
-            assert str(runs / "a") in err
-    assert refused > 5
-
-
 TABLES: dict[str, Callable[[pd.DataFrame, str], pd.DataFrame]] = {
     "no such column": lambda frame, column: frame.drop(columns=column),
     "no rows": lambda frame, column: frame.iloc[:0],
@@ -99,7 +79,7 @@ TABLES: dict[str, Callable[[pd.DataFrame, str], pd.DataFrame]] = {
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", TABLES)
 @pytest.mark.parametrize("name", ["steps", "jobs", "allocations"])
-@pytest.mark.parametrize("command", [["compare"], ["report", "--static", "--force"]])
+@pytest.mark.parametrize("command", [["compare"], ["report", "--force"]])
 def test_tables_with_other_columns_are_shown_or_named(
     runs: Path,
     capsys: pytest.CaptureFixture[str],
@@ -120,8 +100,8 @@ def test_tables_with_other_columns_are_shown_or_named(
 @pytest.mark.parametrize(
     ("way", "value"),
     [
-        (("metrics", "window_start"), "text"),
-        (("metrics", "rescale_cost"), 10**400),
+        (("metrics", "window_start"), 5),
+        (("metrics", "rescale_cost"), "much"),
         (("metrics", "jobs"), {"a": 1}),
         (("options", "seed"), None),
     ],

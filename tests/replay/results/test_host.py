@@ -365,7 +365,7 @@ def test_the_preset_suggests_a_reserve_only_where_a_return_time_is_stated(
 
 def test_the_page_has_sentence_section_tile_and_the_chart_of_who_waits() -> None:
     metrics_of(*ASKED, "--reserve", "1", trace="known.parquet")
-    assert run(["report", "r", "--static", "-o", "page.html"]) == 0
+    assert run(["report", "r", "-o", "page.html"]) == 0
     page = Path("page.html").read_text()
     assert "Your own jobs would have waited" in page
     assert '<section id="host"><h2>Your own jobs</h2>' in page
@@ -374,13 +374,13 @@ def test_the_page_has_sentence_section_tile_and_the_chart_of_who_waits() -> None
     assert "queues amplify" in page
     assert "1 % of such instants save S GB a job" in page
     metrics_of()
-    assert run(["report", "r", "--static", "-o", "page.html", "--force"]) == 0
+    assert run(["report", "r", "-o", "page.html", "--force"]) == 0
     page = Path("page.html").read_text()
     assert '<section id="who-waits">' not in page
     assert "each second that a node takes to return" in page
 
 
-def test_comparisons_and_sweeps_have_columns_and_a_sweep_over_reserves_its_front(
+def test_comparisons_and_sweeps_have_what_host_jobs_wait(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     options = [
@@ -404,9 +404,8 @@ def test_comparisons_and_sweeps_have_columns_and_a_sweep_over_reserves_its_front
         "host.break_even_price",
     } <= set(table)
     assert (np.diff(table["host.delayed_share"]) <= 0).all()
-    assert run(["report", "s/results.parquet", "--static", "-o", "sweep.html"]) == 0
-    assert "What sparing your own jobs costs training" in Path("sweep.html").read_text()
-    assert "given back for announced starts" in Path("sweep.html").read_text()
+    assert run(["report", "s/results.parquet", "-o", "sweep.html"]) == 0
+    assert "Own starts that wait" in Path("sweep.html").read_text()
     capsys.readouterr()
     runs = []
     for reserve in ("0", "1"):
@@ -415,41 +414,12 @@ def test_comparisons_and_sweeps_have_columns_and_a_sweep_over_reserves_its_front
         runs.append(f"kept-{reserve}")
     assert run(["compare", *runs, "-o", "c.csv"]) == 0
     assert {
-        "host_delayed_share",
-        "host_waiting_node_h",
-        "host_break_even_price",
+        "host.delayed_share",
+        "host.waiting_node_h",
+        "host.break_even_price",
     } <= set(pd.read_csv("c.csv"))
-    assert run(["report", *runs, "--static", "-o", "both.html"]) == 0
+    assert run(["report", *runs, "-o", "both.html"]) == 0
     assert "--reserve 1: 1 nodes kept free" in Path("both.html").read_text()
-
-
-def test_the_front_has_the_line_of_known_starts_where_host_jobs_are_known() -> None:
-    options = [
-        "-ndmap",
-        "known.parquet",
-        "--jobs",
-        "j.csv",
-        "--policy",
-        "equal-share",
-        "--no-u",
-        *ASKED,
-    ]
-    grid = [
-        "--reserve",
-        "0,1",
-        "--out",
-        "s",
-        "--workers",
-        "0",
-    ]
-    assert run(["sweep", *options, *grid]) == 0
-    table = pd.read_parquet("s/results.parquet")
-    assert table["host.announced.delayed_share"][0] == pytest.approx(1 / 3)
-    assert run(["report", "s/results.parquet", "--static", "-o", "sweep.html"]) == 0
-    assert (
-        "nothing kept, nodes given back for announced starts"
-        in Path("sweep.html").read_text()
-    )
 
 
 def test_a_trace_alone_says_the_break_even_price(

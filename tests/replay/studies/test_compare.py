@@ -9,21 +9,15 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow.parquet as pq
 import pytest
 
 from bft import compare
 from bft.models import Curve, InputError, Job, JobTable, tables, write_jobs
 from bft.replay import NodeTrace, Options, execute, from_changes
 from bft.replay.cli.main import run
+from bft.replay.results.figures import FIGURES
 from bft.replay.studies.comparison import interval, relative
-from bft.replay.studies.run_tables import (
-    DAY_NS,
-    history,
-    jobs_of,
-    losses,
-    work_by_day,
-)
+from bft.replay.studies.run_files import DAY_NS, RunFiles, lost, work_by_day
 from bft.replay.trace.node_trace import SECOND_NS
 from bft.replay.trace.trace_files import write_trace
 
@@ -104,18 +98,12 @@ def test_the_table_holds_what_each_run_alone_reports(
     row = found["variants"][0]
     assert row["outcome"] == alone["outcome"]
     assert row["share_of_bound"] == alone["share_of_bound"]
-    assert row["jct_mean_s"] == alone["jct_s"]["mean"]
-    assert row["jct_p95_s"] == alone["jct_s"]["p95"]
-    assert row["longest_wait_s"] == alone["longest_wait_s"]
-    assert row["fairness"] == alone["finish_time_fairness"]["mean"]
-    assert row["losses"] == pytest.approx(
-        alone["preemption_cost"] + alone["rescale_cost"]
-    )
-    assert row["jobs_finished"] == alone["jobs_finished"]
-    assert row["queueing_mean_s"] == alone["queueing_s"]["mean"]
-    assert row["waiting_mean_s"] == alone["without_units_s"]["mean"]
-    # What only some users state has no column unless they do.
-    assert "additional_kwh" not in row
+    for path, figure in FIGURES.items():
+        # What no run has, such as what only some users state, has no column.
+        assert row.get(path) == (figure.of(alone) if path in row else None)
+        assert path in row or not figure.of(alone)
+    assert {"jct_s.mean", "longest_wait_s", "preemption_cost"} <= set(row)
+    assert "costs.additional_kwh" not in row
 
 
 def test_energy_money_and_co2_have_columns_where_they_are_stated(
@@ -141,13 +129,10 @@ def test_energy_money_and_co2_have_columns_where_they_are_stated(
     for row in found["variants"]:
         folder = Path(found["runs"][row["variant"]][0])
         costs = json.loads((folder / "summary.json").read_text())["metrics"]["costs"]
-        assert {
-            name: row[name]
-            for name in ("additional_kwh", "additional_co2_kg", "value_used")
-        } == {
-            "additional_kwh": costs["additional_kwh"],
-            "additional_co2_kg": pytest.approx(costs["additional_kwh"] * 0.3),
-            "value_used": pytest.approx(costs["used_node_h"] * 2),
+        assert {name: row[name] for name in FIGURES if name.startswith("costs.")} == {
+            "costs.additional_kwh": costs["additional_kwh"],
+            "costs.additional_co2_kg": pytest.approx(costs["additional_kwh"] * 0.3),
+            "costs.value_used": pytest.approx(costs["used_node_h"] * 2),
         }
     assert (
         run(
@@ -162,7 +147,7 @@ def test_energy_money_and_co2_have_columns_where_they_are_stated(
         )
         == 0
     )
-    assert "kWh more" in capsys.readouterr().out
+    assert "more energy, kWh" in capsys.readouterr().out
 
 
 def test_differences_are_those_of_the_runs(
@@ -210,7 +195,7 @@ def test_work_by_day_adds_up_and_is_linear_between_decisions(files: list[str]) -
     )
     steps = pd.read_parquet("run/steps.parquet")
     start = steps["time"].iloc[0].value
-    by_day = work_by_day(history(Path("run"), "steps.parquet"), start, 10)
+    by_day = work_by_day(RunFiles.read(Path("run")).steps, start, 10)
     assert by_day.sum() == pytest.approx(summary["metrics"]["outcome"])
     # Day by day, by hand: each row's progress, cut at midnights.
     expected = np.zeros(10)
@@ -249,15 +234,10 @@ def test_waits_are_the_same_when_holdings_are_read_in_blocks(
 ) -> None:
     run_files = ["-ndmap", "trace.parquet", "--jobs", "jobs.parquet", "--no-u"]
     assert run(["replay", *run_files, "--policy", "equal-share", "--out", "run"]) == 0
-    path, end = Path("run/allocations.parquet"), 9 * DAY_NS
-    whole = jobs_of(Path("run"), end)
-    held = pq.read_table(path)
-    assert held.num_rows > 20
+    whole = RunFiles.read(Path("run")).waits
+    assert len(pd.read_parquet("run/allocations.parquet")) > 20
     monkeypatch.setattr(tables, "ROW_GROUP", 5)
-    pd.testing.assert_frame_equal(jobs_of(Path("run"), end), whole)
-    pq.write_table(held.take(np.arange(held.num_rows)[::-1]), path)
-    with pytest.raises(InputError, match="not in order of job and start"):
-        jobs_of(Path("run"), end)
+    pd.testing.assert_frame_equal(RunFiles.read(Path("run")).waits, whole)
 
 
 def test_split_gives_each_group_its_own_jobs(
@@ -275,7 +255,8 @@ def test_split_gives_each_group_its_own_jobs(
     )
     folder = Path(found["runs"]["fifo"][0])
     metrics = json.loads((folder / "summary.json").read_text())["metrics"]
-    jobs = jobs_of(folder, pd.Timestamp(metrics["window_end"]).value)
+    of_fifo = RunFiles.read(folder)
+    jobs = of_fifo.jobs.join(of_fifo.waits)
     assert [(row["variant"], row["model"]) for row in found["variants"]] == [
         (policy, model)
         for policy in ("fifo", "equal-share")
@@ -285,9 +266,9 @@ def test_split_gives_each_group_its_own_jobs(
         mine = jobs[jobs["model"] == row["model"]]
         assert row["jobs"] == len(mine)
         assert row["outcome"] == pytest.approx(mine["work"].sum())
-        assert row["losses"] == pytest.approx(losses(mine).sum())
+        assert row["lost"] == pytest.approx(lost(mine).sum())
         assert row["longest_wait_s"] == pytest.approx(mine["longest_wait_s"].max())
-        assert row["waiting_mean_s"] == pytest.approx(mine["waiting_s"].mean())
+        assert row["without_units_s.mean"] == pytest.approx(mine["waiting_s"].mean())
     assert jobs["longest_wait_s"].max() == pytest.approx(metrics["longest_wait_s"])
     # Counted from the allocations here, by the engine there.
     assert jobs["waiting_s"].mean() == pytest.approx(metrics["without_units_s"]["mean"])
@@ -321,7 +302,7 @@ def test_split_gives_each_group_its_own_jobs(
         "size:1",
     )
     assert [(row["size"], row["jobs"]) for row in sizes["variants"][:2]] == [
-        ("up to 1", int((jobs["units_asked"] == 1).sum())),
+        ("1", int((jobs["units_asked"] == 1).sum())),
         ("over 1", int((jobs["units_asked"] > 1).sum())),
     ]
     assert (
@@ -362,8 +343,9 @@ def test_a_comparison_is_drawn(
             "-means",
             "-times",
             "-queueing",
+            "-used",
             "-jct-by-model",
-            "-waiting-by-model",
+            "-without-by-model",
         )
     }
     for name in names - {
@@ -373,7 +355,7 @@ def test_a_comparison_is_drawn(
         text = Path("figures", name).read_text()
         assert "fifo" in text, name
         assert "equal-share" in text, name
-    groups = Path("figures/compared-waiting-by-model.svg").read_text()
+    groups = Path("figures/compared-without-by-model.svg").read_text()
     assert ">big<" in groups
     assert ">small<" in groups
     first = {path.name: path.read_bytes() for path in Path("figures").iterdir()}
@@ -432,7 +414,7 @@ def test_files_of_every_kind(
     assert content["sentences"][0] in Path("table.md").read_text()
     text = Path("table.md").read_text()
     assert text.startswith("fifo: 4 of 12 jobs run on 3 units (Jreq)")
-    assert "\n\n|  | outcome |" in text
+    assert "\n\n|  | outcome, samples |" in text
     assert (
         run(["compare", *files, *HERE, "--policy", "fifo,srtf", "-o", "table.xlsx"])
         == 2

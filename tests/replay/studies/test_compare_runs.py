@@ -15,8 +15,8 @@ from stated import once
 
 from bft.models import read_jobs, write_jobs
 from bft.models.jobs import JobTable
+from bft.models.writing import duration
 from bft.replay.cli.main import run
-from bft.replay.results.headlines import duration_text
 from bft.replay.studies.comparison import Difference, Interval, compared_runs
 from bft.replay.trace.trace_files import read_trace
 
@@ -151,7 +151,7 @@ def test_few_jobs_are_listed_with_when_they_were_done(
                 held["last_unit"] - held["first_unit"] + 1
             )
             assert f"  {units / ran_s:.1f}  " in line
-            assert duration_text(jct_s - ran_s) in line
+            assert duration(jct_s - ran_s) in line
         elif pd.isna(job["start"]):
             assert "not begun" in line
         else:
@@ -223,7 +223,7 @@ def test_no_star_on_u_where_variants_compare_with_others(
     found = compared_runs([here / "a", here / "b"])
     assert found.whole["U"].nunique() == 2
     assert "U" not in found.best()
-    assert any(found.best()["jct_mean_s"])
+    assert any(found.best()["jct_s.mean"])
 
 
 def test_rigid_jobs_that_ask_for_more_than_is_idle_are_said_before_the_table(

@@ -1,4 +1,4 @@
-"""A sweep on a real Slurm, as a job array and by dask-jobqueue: the results of this process; its jobs make a trace."""
+"""A sweep on a real Slurm, as a job array: the results of this process; its jobs make a trace."""
 
 from __future__ import annotations
 
@@ -68,26 +68,3 @@ def test_a_sweep_through_sbatch_and_its_jobs_back_through_sacct(
         == 0
     )
     assert read_trace("own.parquet").nodes == ("n1", "n2")
-
-
-@pytest.mark.slow
-def test_a_sweep_by_workers_that_dask_jobqueue_submits(
-    files: list[str], slurm: Slurm, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert run(["sweep", *files, "--workers", "0", *GRID, "--out", "here"]) == 0
-    for (
-        name,
-        value,
-    ) in slurm.env.items():  # in which dask-jobqueue calls sbatch and scancel
-        monkeypatch.setenv(name, value)
-    resources = ["--resource", "memory=2GB", "--resource", "interface=lo"]
-    queued = ["--jobqueue", "slurm", "--workers", "2", *resources, "--out", "queued"]
-    assert run(["sweep", *files, *GRID, *queued]) == 0
-    assert (
-        Path("queued/results.parquet").read_bytes()
-        == Path("here/results.parquet").read_bytes()
-    )
-    slurm.wait_idle()
-    assert "dask-worker" in slurm.run(
-        "sacct", "-a", "-X", "-n", "-P", "-S", "now-1days", "--format=JobName"
-    )

@@ -26,7 +26,7 @@
     }
   }
 
-  // Who is in the middle of each cell of what is in view; as Blocks.sampled does for the whole.
+  // Who is in the middle of each cell of what is in view.
   function paint(key) {
     const figure = figures.get(key), [spans, image, origin, classOf] = figure.tags;
     const [columns, rows] = CELLS, off = hidden.get(key) ?? new Set();
@@ -36,7 +36,7 @@
     const old = image.get_column("image")[0];
     const cells = new old.constructor(columns * rows, [rows, columns]);
     for (let k = 0; k < who.length; k++) {
-      if (off.has(classOf.length ? classOf[who[k] - 1] : who[k] - 1)) continue;
+      if (off.has(classOf[who[k] - 1])) continue;
       const c0 = Math.max(0, Math.ceil((origin + begin[k] * 1000 - left) / width - 0.5));
       const c1 = Math.min(columns, Math.ceil((origin + end[k] * 1000 - left) / width - 0.5));
       if (c0 >= c1) continue;
