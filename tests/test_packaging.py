@@ -145,7 +145,7 @@ def test_the_wheel_holds_every_module_and_all_data(wheel: set[str]) -> None:
     expected = set()
     for name, folder in tree().items():
         inside = ROOT / folder
-        for path in (*inside.iterdir(), *inside.glob("templates/*.html")):
+        for path in (*inside.iterdir(), *inside.glob("templates/*")):
             if (
                 path.suffix
                 in (".py", ".parquet", ".csv", ".md", ".js", ".css", ".html", ".toml")
