@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -236,7 +235,7 @@ def _ingest(
     options = {**_of_logs(logs), "-o": target, "--force": True}
     teller.onlooker.begin("logs", _typed(["ingest", form, *files], options), done=done)
     if not done:
-        found = ingested(form, files, logs, progress=_progress(read, teller))
+        found = ingested(form, files, logs)
         write_trace(found.trace, target)
         made = {"asked": asked, "output": _outputs(target, reader)}
         made["warnings"] = found.account.warnings()
@@ -252,21 +251,6 @@ def _outputs(target: Path, reader: Files) -> list[str | None]:
         reader.digest(str(path)) if path is not None and path.exists() else None
         for path in there
     ]
-
-
-def _progress(read: Sequence[str], teller: _Teller) -> Any:
-    """Return what tells how many of the bytes of all files have been read."""
-    sizes = {name: Path(name).stat().st_size for name in read}
-    before = 0
-
-    @contextmanager
-    def of_file(name: str) -> Iterator[Callable[[int], None]]:
-        nonlocal before
-        total = max(sum(sizes.values()), 1)
-        yield lambda so_far: teller.onlooker.share((before + so_far) / total)
-        before += sizes[name]
-
-    return of_file
 
 
 def _replay(
