@@ -18,7 +18,7 @@ from bft.models.checks import did_you_mean
 from bft.replay.inputs.files import INPUTS, Files, input_digests
 from bft.replay.options.naming import VARIANT, label_of
 from bft.replay.options.options import FIELDS, Options
-from bft.replay.results.run_directory import HINT, SUMMARY, plain
+from bft.replay.results.run_directory import SUMMARY, plain
 from bft.replay.run import versions
 from bft.replay.trace.host_jobs import digest
 
@@ -315,17 +315,8 @@ class Study:
                 "no plan of a sweep; `bft-replay sweep plan` makes one",
                 file=self.folder / PLAN,
             )
-        try:
-            keys = [str(each["key"]) for each in content["points"]]
-            return Plan.from_document(content), keys
-        except (
-            LookupError,
-            TypeError,
-            ValueError,
-            AttributeError,
-            OverflowError,
-        ) as error:
-            raise InputError("damaged", file=self.folder / PLAN, hint=HINT) from error
+        keys = [str(each["key"]) for each in content["points"]]
+        return Plan.from_document(content), keys
 
     def frame(self, plan: Plan, keys: Sequence[str]) -> pd.DataFrame:
         """Results of the plan's points: `index`, `key`, `status` (done, failed, missing), `error`, options, metrics.

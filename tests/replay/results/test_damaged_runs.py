@@ -6,7 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from bft.models import InputError, read_table
 from bft.replay.cli.main import run
 
 DAMAGED = Path(__file__).parents[2] / "data" / "damaged"
-ODD_VALUES = (None, True, -1, 10**400, 1e308, "", "text", [], [1, "a"], {}, {"a": {"b": 1}}, [[]])  # fmt: skip
 JOB = '1,4,1e5,2021-02-10T00:00:00Z,6,3,"[0,1,4]","[0,10,38]","[0,10,38]"'
 
 
@@ -45,19 +44,6 @@ def runs(finished: Path, tmp_path: Path) -> Path:
     for name in ("a", "b"):
         shutil.copytree(finished / name, tmp_path / name)
     return tmp_path
-
-
-def ways(document: object, so_far: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The way to each value within a JSON document."""
-    if so_far:
-        yield so_far
-    entries: Any = ()
-    if isinstance(document, dict):
-        entries = document.items()
-    elif isinstance(document, list):
-        entries = enumerate(document[:2])
-    for key, inner in entries:
-        yield from ways(inner, (*so_far, key))
 
 
 def replaced(document: Any, way: tuple[Any, ...], value: object) -> Any:
@@ -130,23 +116,3 @@ def test_the_file_with_contradicting_statistics_ends_a_process_that_looks_at_the
     script += "[m.row_group(0).column(k) for k in range(m.num_columns)]"
     looked = subprocess.run([sys.executable, "-c", script], capture_output=True)
     assert looked.returncode != 0
-
-
-def test_a_damaged_plan_of_a_sweep_is_named(
-    finished: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    given = [
-        "-ndmap",
-        str(finished / "trace.csv"),
-        "--jobs",
-        str(finished / "jobs.csv"),
-    ]
-    study = ["--out", str(tmp_path / "study")]
-    assert run(["sweep", "plan", *given, "-Tfwd", "30,60", *study]) == 0
-    path = tmp_path / "study" / "plan.json"
-    whole = json.loads(path.read_text())
-    for number, way in enumerate(ways(whole)):
-        odd = ODD_VALUES[number % len(ODD_VALUES)]
-        path.write_text(json.dumps(replaced(whole, way, odd)))
-        capsys.readouterr()
-        assert run(["sweep", "collect", *study]) in (0, 2)
