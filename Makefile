@@ -12,10 +12,12 @@ test slow explore: export PYTHONDONTWRITEBYTECODE =
 
 .PHONY: demo test test-python test-browser slow explore mutants evidence sandbox lowest check format audit dist docs clean
 
-## demo: replay the bundled data set, print a summary, and write a report of it
+## demo: replay the bundled data set and write a report of it; evaluate a made-up machine by its log, for its director
 demo: $(VENV)/report.stamp
 	$(BIN)/bft-replay -Tfwd 120 --out demo-itrOut --force
 	@printf 'The report, for any browser: ' && $(BIN)/bft-replay report demo-itrOut --force
+	$(BIN)/bft-replay evaluate examples/synthetic-sacct.txt --nodes "cn[01-64]" --tz Europe/Berlin --from 2024-03-04 \
+		--to 2024-03-07 --out demo-evaluation
 
 ## test: run the test suite, except what `make slow` runs
 test: $(VENV)/dev.stamp
@@ -123,11 +125,11 @@ build/axe/node_modules/axe-core/axe.min.js: Makefile
 	touch $@
 
 # The import package is bft.*, its folders lie at the top level: mypy needs to see it as it is imported.
-build/typing: Makefile
+build/typing: Makefile api
 	rm -rf $@ && mkdir -p $@/bft
 	for p in $(PACKAGES); do ln -s ../../../$$p $@/bft/$$p; done
 	for f in $$(cd api && ls); do ln -s ../../../api/$$f $@/bft/$$f; done
 
 clean:
 	rm -rf $(VENV) build dist docs/_build docs/generated *.egg-info .mypy_cache .pytest_cache .ruff_cache .hypothesis \
-		demo-itrOut demo-itrOut.html
+		demo-itrOut demo-itrOut.html demo-evaluation

@@ -5,6 +5,7 @@
     run.plot(), run.report("run.html")                       a picture, a page to show
     bft.compare(trace, jobs, ["milp", "pollux"])             variants side by side, a bft.Comparison
     bft.sweep(trace, jobs, {"tfwd": [10, 60, 120]})          a grid of options, on anything that runs processes
+    bft.evaluate(files)                                      what idle nodes are worth, by logs: a bft.Evaluation
     bft.ingest(files)                                        a node trace of a scheduler's logs
     bft.solve(problem)                                       one decision
     bft.load_example()                                       the bundled trace and jobs
@@ -28,6 +29,8 @@ from typing import TYPE_CHECKING, Any
 from bft.models.lazy import public_names
 
 if TYPE_CHECKING:
+    from bft._evaluate import Evaluation as Evaluation
+    from bft._evaluate import evaluate as evaluate
     from bft._replay import Example as Example
     from bft._replay import ingest as ingest
     from bft._replay import load_example as load_example

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from dataclasses import fields, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, overload
 
 import pandas as pd
 
@@ -23,15 +23,19 @@ from bft.models import InputError, JobTable, XiTable, jobs_from_frame, xi_from_f
 from bft.models.checks import Flag, refuse_unknown
 from bft.models.errors import option_names
 from bft.replay import Options, Policy
-from bft.replay.cli.watcher import Bar
+from bft.replay.cli.watcher import Bar, StageBar
 from bft.replay.inputs.files import InMemory
 from bft.replay.inputs.notes import Watcher
 from bft.replay.options.options import FIELDS
+from bft.replay.options.worth import PRICES
 from bft.replay.policies import PolicyError
 from bft.replay.policies.registry import BUILT_IN, check_made, named, policy_type
 from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.trace_files import trace_from_frame
+
+if TYPE_CHECKING:
+    from bft.replay.logs.ingest import IngestOptions
 
 _log = logging.getLogger("bft.replay")
 
@@ -238,6 +242,18 @@ def _watcher(*, progress: bool) -> Iterator[Watcher]:
         bar.done()
 
 
+class _LoggedStages(StageBar):
+    """Shows no stages, and logs notes."""
+
+    def note(self, text: str) -> None:
+        _log.warning("%s", text)
+
+
+def stages(count: int, *, progress: bool) -> StageBar:
+    """What shows the stages of an evaluation."""
+    return StageBar(count) if progress else _LoggedStages(count, quiet=True)
+
+
 class Example(NamedTuple):
     """A node trace, and a job table as a frame: one row per job.
 
@@ -317,7 +333,7 @@ _ARGUMENTS = {
     **{name: name for name in ("out", "begin", "end")},
     **{
         name: f"{name}={not field.negated}" if isinstance(field.check, Flag) else name
-        for name, field in FIELDS.items()
+        for name, field in {**FIELDS, **PRICES}.items()
     },
 }
 
@@ -384,18 +400,27 @@ def ingest(
     from bft.replay.logs.ingest import IngestOptions, ingested
 
     refuse_unknown(options, {field.name for field in fields(IngestOptions)})
-    for name in ("nodes", "events", "reservations"):
-        if name in options:
-            options[name] = _several(options[name])
-    for name in ("begin", "end"):
-        if isinstance(options.get(name), datetime):  # a Timestamp is one too
-            options[name] = options[name].isoformat()
     with arguments_named():
-        made = ingested(form, _several(files), IngestOptions(**options))
+        made = ingested(form, several(files), log_options(options))
     return replace(made.trace, notes=(*made.trace.notes, *made.account.warnings()))
 
 
-def _several(files: str | Path | Sequence[str | Path]) -> list[str]:
+def log_options(stated: Mapping[str, Any]) -> IngestOptions:
+    """Options of logs, of which some may be one file or several, or instants."""
+    from bft.replay.logs.ingest import IngestOptions
+
+    options = dict(stated)
+    for name in ("nodes", "events", "reservations"):
+        if name in options:
+            options[name] = several(options[name])
+    for name in ("begin", "end"):
+        if isinstance(options.get(name), datetime):  # a Timestamp is one too
+            options[name] = options[name].isoformat()
+    return IngestOptions(**options)
+
+
+def several(files: str | Path | Sequence[str | Path]) -> list[str]:
+    """Names of one file, or of several."""
     return (
         [str(files)] if isinstance(files, str | Path) else [str(file) for file in files]
     )

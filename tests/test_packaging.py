@@ -144,15 +144,15 @@ def sdist(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_wheel_holds_every_module_and_all_data(wheel: set[str]) -> None:
     expected = set()
     for name, folder in tree().items():
-        for path in (ROOT / folder).iterdir():
+        inside = ROOT / folder
+        for path in (*inside.iterdir(), *inside.glob("templates/*")):
             if (
                 path.suffix
-                in (".py", ".parquet", ".csv", ".md", ".js", ".css", ".toml")
+                in (".py", ".parquet", ".csv", ".md", ".js", ".css", ".html", ".toml")
                 or path.name == "py.typed"
             ):
-                expected.add(f"{name.replace('.', '/')}/{path.name}")
-    templates = (ROOT / "replay" / "report" / "templates").iterdir()
-    expected |= {f"bft/replay/report/templates/{path.name}" for path in templates}
+                place = path.relative_to(inside).as_posix()
+                expected.add(f"{name.replace('.', '/')}/{place}")
     assert {name for name in wheel if ".dist-info/" not in name} == expected
     assert {
         "bft/replay/py.typed",

@@ -22,6 +22,10 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "bft-replay -ndmap trace.parquet --preset best",
         "bft-replay ingest slurm sacct.txt -o trace.parquet",
     ),
+    "evaluate": (
+        "bft-replay evaluate jobs.sacct --nodes nodes.txt --events events.txt --tz Europe/Berlin",
+        "bft-replay evaluate jobs.sacct --nodes nodes.txt --jobs trainings.csv --price-per-node-hour 0.4",
+    ),
     "replay": (
         "bft-replay -ndmap trace.parquet --jobs jobs.csv --preset best",
         "bft-replay --cluster 16x4 --jobs jobs.csv --policy tiresias-l --out tiresias",

@@ -27,6 +27,7 @@ from bft.replay.cli.watcher import bar, console
 from bft.replay.logs.records import FILTERS
 
 if TYPE_CHECKING:
+    from bft.replay.logs.ingest import IngestOptions
     from bft.replay.logs.records import Account
     from bft.replay.logs.trace import Coverage
     from bft.replay.trace.node_trace import NodeTrace
@@ -66,7 +67,8 @@ def _print_recipe(
     ctx.exit()
 
 
-def _formats() -> Iterator[str]:
+def each_form() -> Iterator[str]:
+    """Names of the formats of logs, auto first."""
     from bft.replay.logs.formats import each_format_name
     from bft.replay.logs.ingest import AUTO
 
@@ -106,80 +108,161 @@ def _once(
     return values[0] if values else None
 
 
+# What the logs are, and how they are read: options of all commands that read them.
+log_options = together(
+    click.option(
+        "--nodes",
+        metavar="FILE|LIST",
+        multiple=True,
+        help="Nodes of the machine: a host list such as "
+        "cn[001-128], or what scontrol show node, sinfo, pbsnodes -a, bhosts or qhost print.",
+    ),
+    click.option(
+        "--events",
+        metavar="FILE",
+        multiple=True,
+        help="When nodes were down or drained: "
+        "sacctmgr -P show event, or CSV with node,start,end,state.",
+    ),
+    click.option(
+        "--reservations",
+        metavar="FILE",
+        multiple=True,
+        help="When nodes were reserved: scontrol or sacctmgr -P show reservation.",
+    ),
+    click.option(
+        "--tz",
+        metavar="ZONE",
+        help="Zone of times that state none, such as Europe/Berlin. [UTC, with a note]",
+    ),
+    click.option(
+        "--from",
+        "begin",
+        metavar="TIME",
+        help="Begin of the window of observation, in --tz. [when the first job ended]",
+    ),
+    click.option(
+        "--to",
+        "end",
+        metavar="TIME",
+        help="Its end, in --tz. [the last start of a job]",
+    ),
+    click.option(
+        "--min-gap",
+        "min_gap_s",
+        type=Checked(seconds(zero=True)),
+        default=10.0,
+        show_default=True,
+        help="Idle gaps shorter than this many seconds do not count as idle.",
+    ),
+    click.option(
+        "--fields",
+        metavar="A,B,...",
+        default="",
+        help="Names of the columns of a file without a header line, "
+        "in sacct's words; xdmod for XDMoD's.",
+    ),
+    click.option(
+        "--map",
+        "columns",
+        metavar="OURS=THEIRS,...|NAME",
+        default="",
+        help="Names of the columns of a table, "
+        "CSV or Parquet, in those of FORMAT: intervals node=nodes,start=start_time,end=end_time; or the NAME of "
+        "a public data set: alcf, lassen, frontier, kestrel, acme, pm100, adastra, fugaku, mit-supercloud, "
+        "alibaba-2020.",
+    ),
+    click.option(
+        "--delimiter",
+        metavar="TEXT",
+        default="",
+        help="What separates columns. [as in the header]",
+    ),
+    together(
+        *(
+            click.option(
+                f"--{name}",
+                metavar="NAME",
+                multiple=True,
+                callback=_once,
+                help=each.help,
+            )
+            for name, each in FILTERS.items()
+        )
+    ),
+    click.option(
+        "--processors-per-node",
+        type=click.IntRange(min=1),
+        help="For logs that count processors (SWF).",
+    ),
+    click.option(
+        "--machine-nodes",
+        type=click.IntRange(min=1),
+        help="Size of the machine, for logs that name no nodes.",
+    ),
+    click.option(
+        "--machine", metavar="NAME", default="", help="Name of the machine, for people."
+    ),
+    click.option(
+        "--mtime",
+        is_flag=True,
+        help="snapshots: where nothing else states a snapshot's time, take "
+        "that of the file's last change.",
+    ),
+    click.option(
+        "--uncertain",
+        metavar="unavailable|idle",
+        default="unavailable",
+        show_default=True,
+        help="What time counts as of which the logs may not show what nodes did.",
+    ),
+    click.option(
+        "--count-as",
+        metavar="WORD=STATE,...",
+        default="",
+        help="What states of nodes count as "
+        "(idle, busy, unavailable) instead, such as completing=idle,powered_down=idle.",
+    ),
+    click.option(
+        "--completing",
+        "completing_s",
+        type=Checked(seconds(zero=True)),
+        default=0.0,
+        show_default=True,
+        help="Seconds for which nodes complete when a job has ended (an epilog): busy so long.",
+    ),
+    click.option(
+        "--strict", is_flag=True, help="Refuse the first row that would be skipped."
+    ),
+    click.option(
+        "--allow-few",
+        is_flag=True,
+        help="Accept files of which fewer than half of the rows can be used, logs "
+        "without any job, and windows that lie mostly outside the logs.",
+    ),
+)
+
+
+def ingest_options(given: dict[str, Any], **more: Any) -> IngestOptions:
+    """Return what `log_options` ask for; `more` are further options of ingest."""
+    from bft.replay.logs.ingest import IngestOptions
+
+    fields = tuple(name.strip() for name in given["fields"].split(",") if name.strip())
+    delimiter = given["delimiter"].replace("\\t", "\t")
+    return IngestOptions(**{**given, **more, "fields": fields, "delimiter": delimiter})
+
+
 @click.command(cls=Command)
-@click.argument("log_format", metavar="FORMAT", type=Checked(Name(_formats)))
+@click.argument("log_format", metavar="FORMAT", type=Checked(Name(each_form)))
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @output_option("Target: .parquet, .csv or .csv.gz.")
-@click.option("--nodes", metavar="FILE|LIST", multiple=True, help="Nodes of the machine: a host list such as "
-              "cn[001-128], or what scontrol show node, sinfo, pbsnodes -a, bhosts or qhost print.")  # fmt: skip
-@click.option("--events", metavar="FILE", multiple=True, help="When nodes were down or drained: "
-              "sacctmgr -P show event, or CSV with node,start,end,state.")  # fmt: skip
-@click.option("--reservations", metavar="FILE", multiple=True, help="When nodes were reserved: "
-              "scontrol or sacctmgr -P show reservation.")  # fmt: skip
-@click.option(
-    "--tz",
-    metavar="ZONE",
-    help="Zone of times that state none, such as Europe/Berlin. [UTC, with a note]",
-)
-@click.option("--from", "begin", metavar="TIME", help="Begin of the window of observation, in --tz. "
-              "[when the first job ended]")  # fmt: skip
-@click.option(
-    "--to", "end", metavar="TIME", help="Its end, in --tz. [the last start of a job]"
-)
-@click.option("--min-gap", "min_gap_s", type=Checked(seconds(zero=True)), default=10.0, show_default=True,
-              help="Idle gaps shorter than this many seconds do not count as idle.")  # fmt: skip
-@click.option("--fields", metavar="A,B,...", default="", help="Names of the columns of a file without a header line, "
-              "in sacct's words; xdmod for XDMoD's.")  # fmt: skip
-@click.option("--map", "columns", metavar="OURS=THEIRS,...|NAME", default="", help="Names of the columns of a table, "
-              "CSV or Parquet, in those of FORMAT: intervals node=nodes,start=start_time,end=end_time; or the NAME of "
-              "a public data set: alcf, lassen, frontier, kestrel, acme, pm100, adastra, fugaku, mit-supercloud, "
-              "alibaba-2020.")  # fmt: skip
-@click.option(
-    "--delimiter",
-    metavar="TEXT",
-    default="",
-    help="What separates columns. [as in the header]",
-)
-@together(
-    *(
-        click.option(
-            f"--{name}", metavar="NAME", multiple=True, callback=_once, help=each.help
-        )
-        for name, each in FILTERS.items()
-    )
-)
-@click.option(
-    "--processors-per-node",
-    type=click.IntRange(min=1),
-    help="For logs that count processors (SWF).",
-)
-@click.option(
-    "--machine-nodes",
-    type=click.IntRange(min=1),
-    help="Size of the machine, for logs that name no nodes.",
-)
-@click.option(
-    "--machine", metavar="NAME", default="", help="Name of the machine, for people."
-)
+@log_options
 @click.option("--unit", metavar="gpu|node|cpu:N", default="node", show_default=True, help="What turns idle: whole "
               "nodes, or each GPU or N cores of a node by itself (slurm, slurm-json, pbs, lsf).")  # fmt: skip
 @click.option("--units-per-node", type=click.IntRange(min=1), help="Units (GPUs) of a node; with --unit of the nodes "
               "of which --nodes states none. [1]")  # fmt: skip
-@click.option("--mtime", is_flag=True, help="snapshots: where nothing else states a snapshot's time, take "
-              "that of the file's last change.")  # fmt: skip
 @click.option("--records", metavar="FILE", help="Write the table of records as well, .parquet or .csv: what each row "
               "states, and why it was not used.")  # fmt: skip
-@click.option("--uncertain", metavar="unavailable|idle", default="unavailable", show_default=True, help="What time "
-              "counts as of which the logs may not show what nodes did.")  # fmt: skip
-@click.option("--count-as", metavar="WORD=STATE,...", default="", help="What states of nodes count as "
-              "(idle, busy, unavailable) instead, such as completing=idle,powered_down=idle.")  # fmt: skip
-@click.option("--completing", "completing_s", type=Checked(seconds(zero=True)), default=0.0, show_default=True,
-              help="Seconds for which nodes complete when a job has ended (an epilog): busy so long.")  # fmt: skip
-@click.option(
-    "--strict", is_flag=True, help="Refuse the first row that would be skipped."
-)
-@click.option("--allow-few", is_flag=True, help="Accept files of which fewer than half of the rows can be used, logs "
-              "without any job, and windows that lie mostly outside the logs.")  # fmt: skip
 @json_option("The account of rows as JSON.")
 @force_option()
 @click.option("--scheduler", metavar="NAME", is_eager=True, help="With --recipe snapshots: print the line of a "
@@ -206,7 +289,7 @@ def ingest(
     bzip2); - is standard input. A node is idle while no job runs on it and it is neither down, drained nor reserved, as
     far as --events and --reservations say. The machine's own jobs are written beside the trace, as TRACE.jobs.parquet.
     """
-    from bft.replay.logs.ingest import IngestOptions, ingested
+    from bft.replay.logs.ingest import ingested
     from bft.replay.trace.trace_files import write_trace
 
     target = Path(output)
@@ -222,11 +305,7 @@ def ingest(
         refuse_existing(records, force=force)
         if not records.lower().endswith((".parquet", ".csv")):
             raise InputError("records are written as .parquet or .csv", file=records)
-    given["fields"] = tuple(
-        name.strip() for name in given["fields"].split(",") if name.strip()
-    )
-    given["delimiter"] = given["delimiter"].replace("\\t", "\t")
-    options = IngestOptions(keep_records=records is not None, **given)
+    options = ingest_options(given, keep_records=records is not None)
     made = ingested(log_format, files, options, progress=_progress)
     for warning in made.account.warnings():
         say_warning(warning)

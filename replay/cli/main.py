@@ -29,6 +29,7 @@ EXIT_BAD_INPUT, EXIT_DEGRADED, EXIT_INTERRUPTED = 2, 3, 130
 # Sub-command -> its line in the list of commands. The module of the same name in this folder defines it. It is imported
 # when called: neither a list nor an invalid option should wait for pandas.
 COMMANDS = {
+    "evaluate": "Say what a machine's idle nodes are worth, from its logs.",
     "replay": "Replay a node trace (the default command).",
     "compare": "Compare several replays of the same input in one table.",
     "sweep": "Replay a grid of options, on one machine or many.",

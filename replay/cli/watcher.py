@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TextIO, cast
+from typing import TYPE_CHECKING, Any, Self, TextIO, cast
 
 from bft.replay.inputs.notes import Watcher
 
@@ -140,7 +140,7 @@ class Bar(Watcher):
         self._task: TaskID | None = None
         self._began = self._shown = 0.0
 
-    def __enter__(self) -> Bar:
+    def __enter__(self) -> Self:
         self._progress.start()
         return self
 
@@ -185,6 +185,49 @@ class Bar(Watcher):
         if self._task is not None:  # all jobs may have finished before the trace ends
             total = self._progress.tasks[self._task].total
             self._progress.update(self._task, completed=total, refresh=True)
+
+
+class StageBar(Bar):
+    """One bar over all stages of a command, on a terminal; the command line of each stage is a line of its own.
+
+    Parameters
+    ----------
+    stages
+        How many there are.
+    quiet
+        Whether nothing is shown.
+    """
+
+    def __init__(self, stages: int, *, quiet: bool = False) -> None:
+        super().__init__()
+        self._console.quiet = quiet
+        self._progress.disable = quiet or not self._console.is_terminal
+        self._stages, self._begun = stages, 0
+        self._all = self._progress.add_task("", total=stages, text="")
+
+    def begin(self, name: str, command: str, *, done: bool = False) -> None:
+        """A stage begins, which this command line does as well; `done`: its output is there already."""
+        self._begun, self._shown = self._begun + 1, 0.0
+        there = " (is there)" if done else ""
+        self._line(f"{self._begun}/{self._stages} {name}{there}: {command}")
+        self._progress.update(self._all, description=name)
+        self.share(0.0)
+
+    def share(self, done: float) -> None:
+        """So much of the stage is done, from 0 to 1."""
+        now = time.monotonic()
+        if now - self._shown >= REFRESH_S or done >= 1.0:
+            self._shown = now
+            so_far = self._begun - 1 + done
+            self._progress.update(self._all, completed=so_far, refresh=True)
+
+    def note(self, text: str) -> None:
+        """Something worth knowing, not an error."""
+        self._line(f"note: {text}")
+
+    def _line(self, text: str) -> None:
+        # Whole, so that a command can be copied.
+        self._console.print(text, markup=False, highlight=False, soft_wrap=True)
 
 
 def day(instant_ns: int) -> str:

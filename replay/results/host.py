@@ -22,7 +22,7 @@ from bft.replay.engine.rules import Rules
 from bft.replay.results.dedicated import equivalent_nodes
 from bft.replay.results.metrics import mean
 from bft.replay.trace.host_jobs import NEVER, HostJobs
-from bft.replay.trace.node_trace import SECOND_NS, TimeArray
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, TimeArray
 
 # Upper ends of the classes of starts by their number of nodes; larger ones make a class of their own.
 SIZES = (1, 4, 16, 64, 256)
@@ -66,22 +66,21 @@ def starts_by_instant(host: HostReturns) -> Starts:
     return Starts(instants, nodes.astype(np.int64), latest, unknown)
 
 
-def starts_by_job(outcome: Outcome, host: HostReturns, jobs: HostJobs) -> Starts:
+def starts_by_job(
+    trace: NodeTrace, host: HostReturns, jobs: HostJobs, start_ns: int, end_ns: int
+) -> Starts:
     """Take the nodes of one host job for one start, those that another host job handed over included.
 
     The nodes of jobs that begin at one instant are pooled: they go to the jobs in the order in which these became
-    eligible, the ones that training let go of first before others. Leaves that no job explains have no delay.
+    eligible, the ones that training let go of first before others. Leaves that no job explains have no delay. Jobs
+    count that begin in the window [start_ns, end_ns) of the replay.
     """
-    index = {name: position for position, name in enumerate(outcome.trace.nodes)}
+    index = {name: position for position, name in enumerate(trace.nodes)}
     position = np.array([index.get(name, -1) for name in jobs.names], dtype=np.int64)[
         jobs.nodes
     ]
     row_of = np.repeat(np.arange(len(jobs)), jobs.sizes)
-    begins = (
-        ~jobs.reserved
-        & (jobs.start >= outcome.start_ns)
-        & (jobs.start < outcome.end_ns)
-    )
+    begins = ~jobs.reserved & (jobs.start >= start_ns) & (jobs.start < end_ns)
     used = begins[row_of] & (position >= 0)
     position, row_of = position[used], row_of[used]
 
@@ -149,11 +148,9 @@ def host_metrics(
     dict
         The field `host` of summary.json (docs/results.md).
     """
-    host, jobs = outcome.host, outcome.trace.host_jobs
+    host, trace, jobs = outcome.host, outcome.trace, known_jobs(outcome.trace)
     if host is None:
         return {}
-    if jobs is not None and not jobs.names_nodes:
-        jobs = None
     taken = host.taken
     figures: dict[str, Any] = {
         "by_job": jobs is not None,
@@ -165,28 +162,17 @@ def host_metrics(
     }
     if return_time_s is None:
         return figures
-    starts = (
-        starts_by_instant(host) if jobs is None else starts_by_job(outcome, host, jobs)
-    )
+    starts = starts_of(trace, host, outcome.start_ns, outcome.end_ns)
     delays_s = starts.delays_s(return_time_s)
-    waiting_node_h = _node_h(starts.nodes, delays_s)
-    used_node_h = outcome.used_unit_seconds / outcome.trace.units_per_node / 3600
-    host_node_h = _host_node_h(outcome, jobs)
+    used_node_h = outcome.used_unit_seconds / trace.units_per_node / 3600
+    host_node_h = host_node_hours(trace, outcome.start_ns, outcome.end_ns)
+    figures |= waiting(starts, return_time_s, used_node_h, host_node_h)
     figures |= {
-        "return_time_s": return_time_s,
-        "delayed": int((delays_s > 0).sum()),
-        "longest_delay_s": float(delays_s.max(initial=0.0)),
-        "waiting_node_h": waiting_node_h,
-        "waiting_share_of_host": waiting_node_h / host_node_h if host_node_h else None,
-        "waiting_share_of_harvest": waiting_node_h / used_node_h
-        if used_node_h
-        else None,
-        "break_even_price": used_node_h / waiting_node_h if waiting_node_h else None,
         "preempted_together": _together(host, "preempted"),
         "stopped_together": _together(host, "stopped"),
     }
     if price is not None:
-        net = used_node_h - price * waiting_node_h
+        net = used_node_h - price * figures["waiting_node_h"]
         figures |= {"host_price": price, "net_node_h": net}
     if jobs is not None:
         figures |= {
@@ -208,20 +194,65 @@ def host_metrics(
     return figures
 
 
-def _host_node_h(outcome: Outcome, jobs: HostJobs | None) -> float | None:
+def known_jobs(trace: NodeTrace) -> HostJobs | None:
+    """The machine's own jobs, where the trace has them and they name their nodes."""
+    jobs = trace.host_jobs
+    return jobs if jobs is not None and jobs.names_nodes else None
+
+
+def starts_of(
+    trace: NodeTrace, host: HostReturns, start_ns: int, end_ns: int
+) -> Starts:
+    """The starts of the window of a replay: one for each job; where jobs are not known, one for each instant."""
+    jobs = known_jobs(trace)
+    if jobs is None:
+        return starts_by_instant(host)
+    return starts_by_job(trace, host, jobs, start_ns, end_ns)
+
+
+def waiting(
+    starts: Starts, return_time_s: float, used_node_h: float, host_node_h: float | None
+) -> dict[str, Any]:
+    """Figures of what starts wait, whatever the return time was in the replay: it changes no decision.
+
+    Parameters
+    ----------
+    starts
+        Starts of a replay.
+    return_time_s
+        Seconds until a node that training held is back.
+    used_node_h, host_node_h
+        Node-hours that training held, and in which host jobs ran; None: not known.
+    """
+    delays_s = starts.delays_s(return_time_s)
+    waiting_node_h = _node_h(starts.nodes, delays_s)
+    of_host = waiting_node_h / host_node_h if host_node_h else None
+    of_harvest = waiting_node_h / used_node_h if used_node_h else None
+    return {
+        "return_time_s": return_time_s,
+        "delayed": int((delays_s > 0).sum()),
+        "longest_delay_s": float(delays_s.max(initial=0.0)),
+        "waiting_node_h": waiting_node_h,
+        "waiting_share_of_host": of_host,
+        "waiting_share_of_harvest": of_harvest,
+        "break_even_price": used_node_h / waiting_node_h if waiting_node_h else None,
+    }
+
+
+def host_node_hours(trace: NodeTrace, start_ns: int, end_ns: int) -> float | None:
     """Node-hours in which host jobs ran in the window of the replay; None where that is not known.
 
     By the jobs; where they are not known, by the share of all node-time that the trace states.
     """
+    jobs = known_jobs(trace)
     if jobs is not None:
         ran = jobs.take(np.flatnonzero(jobs.began))
-        begin, end = outcome.start_ns, outcome.end_ns
-        spans_ns = ran.end.clip(begin, end) - ran.start.clip(begin, end)
+        spans_ns = ran.end.clip(start_ns, end_ns) - ran.start.clip(start_ns, end_ns)
         return float(ran.count @ (spans_ns / SECOND_NS)) / 3600
-    share = outcome.trace.busy_share
-    if share is None:
+    if trace.busy_share is None:
         return None
-    return share * len(outcome.trace.nodes) * outcome.duration_s / 3600
+    hours = (end_ns - start_ns) / SECOND_NS / 3600
+    return trace.busy_share * len(trace.nodes) * hours
 
 
 def _node_h(nodes: NDArray[np.int64], seconds: NDArray[np.float64]) -> float:

@@ -11,9 +11,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from bft.models import Job, JobTable, write_parquet
+from bft.models import Job, JobTable, read_table, write_parquet
 from bft.models.tables import ROW_GROUP, row_groups, write_parquet_parts
-from bft.replay.engine.host import NOT_HELD
+from bft.replay.engine.host import NOT_HELD, HostReturns, Taken
 from bft.replay.engine.ledger import BOOKS, Outcome
 from bft.replay.results.metrics import mean_units
 from bft.replay.results.run_directory import (
@@ -193,6 +193,30 @@ def write_returns(folder: Path, outcome: Outcome) -> None:
     parts = range(0, max(count, 1), ROW_GROUP)
     frames = (returns_frame(outcome, slice(at, at + ROW_GROUP)) for at in parts)
     write_parquet_parts(frames, folder / RETURNS)
+
+
+def read_returns(folder: Path, nodes: Sequence[str]) -> HostReturns:
+    """Read what `write_returns` wrote of a replay on these nodes: places, instants, and when training let go.
+
+    Raises
+    ------
+    InputError
+        When the file is missing or damaged.
+    """
+    frame = read_table(folder / RETURNS)
+    instants = {
+        name: frame[name].astype("datetime64[ns, UTC]").dt.tz_localize(None)
+        for name in ("time", "let_go")
+    }
+    time, let_go = (
+        each.to_numpy(dtype="datetime64[ns]").astype(np.int64)
+        for each in instants.values()
+    )
+    names = {name: place for place, name in enumerate(nodes)}
+    place = frame["place"].astype(str).map(names).to_numpy(dtype=np.int64)
+    let_go[frame["let_go"].isna().to_numpy()] = NOT_HELD
+    returns: dict[str, Any] = {"time_ns": time, "place": place, "let_go_ns": let_go}
+    return HostReturns(Taken(), returns, {})
 
 
 # A run with more intervals of single units than these is not accounted for: a year of 10,000 nodes would take

@@ -219,7 +219,9 @@ def test_jobs_that_start_at_one_instant_share_its_nodes_in_the_order_in_which_th
     early = "job", 10 * S, 100 * S, 150 * S, 150 * S, 2, ["b", "c"]
     host = outcome.host
     assert host is not None
-    starts = starts_by_job(outcome, host, from_rows([late, early]))
+    starts = starts_by_job(
+        outcome.trace, host, from_rows([late, early]), outcome.start_ns, outcome.end_ns
+    )
     assert starts.nodes.tolist() == [
         2,
         1,

@@ -1,0 +1,68 @@
+"""`bft-replay evaluate`: from a scheduler's logs to the page that a director reads."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from bft.models.checks import Name
+from bft.replay.cli.ingest import each_form, ingest_options, log_options
+from bft.replay.cli.main import EXIT_DEGRADED
+from bft.replay.cli.messages import quiet
+from bft.replay.cli.parameters import (
+    Checked,
+    TableCommand,
+    json_option,
+    option,
+    together,
+)
+from bft.replay.cli.watcher import StageBar
+from bft.replay.options.worth import PRICES, WORLD
+
+
+@click.command(cls=TableCommand)
+@click.argument("files", metavar="LOG...", nargs=-1, required=True)
+@click.option("--format", "form", metavar="FORMAT", type=Checked(Name(each_form)), default="auto", show_default=True,
+              help="Format of the logs: see bft-replay ingest --formats.")  # fmt: skip
+@log_options
+@together(*map(option, WORLD.values()), *map(option, PRICES.values()))
+@click.option(
+    "--out", metavar="DIR", help="Folder of all that is made. [LOG-evaluation]"
+)
+@json_option("The figures as JSON.")
+def evaluate(
+    files: tuple[str, ...], form: str, out: str | None, as_json: bool, **given: Any
+) -> int:
+    """Say what a machine's idle nodes are worth, what training yields there, and what the machine's own jobs pay.
+
+    Reads LOGs as ingest does, replays with --preset best and 0, 1, 4 and 16 nodes kept free, prices what own jobs wait
+    where a node takes 30, 120 or 300 s to come back, and writes a page and a table. Without --jobs the trainings are
+    made up. What is done already, from the same files with the same options, is not done again.
+    """
+    from bft.replay.report.evaluation import needed, sentences, write_evaluation
+    from bft.replay.studies.evaluation import STAGES, evaluate, folder_of
+
+    needed()
+    stated = {name: given.pop(name) for name in (*WORLD, *PRICES)}
+    logs = ingest_options(given)
+    folder = folder_of(files) if out is None else Path(out)
+    with StageBar(STAGES, quiet=quiet()) as shown:
+        found = evaluate(
+            form,
+            files,
+            logs,
+            stated,
+            folder,
+            write_page=write_evaluation,
+            onlooker=shown,
+        )
+    if as_json:
+        click.echo(json.dumps(found.figures, indent=2))
+    else:
+        for title, text in sentences(found.figures):
+            click.echo(f"{title}: {text}")
+        click.echo(str(found.page))
+    return EXIT_DEGRADED if found.degraded else 0
