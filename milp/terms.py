@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -138,7 +139,7 @@ def _with_shapes(a: Arrays, jobs: Sequence[Job]) -> Arrays:
 class Rows(Sequence[Job]):
     """The jobs in some rows of `terms`, int64; with kinds of units as on the first kind that each can run on.
 
-    `weight`: their weights now, float64, in the place of their own.
+    `weight`: their weights now, float64, which the jobs have that are taken from here.
     """
 
     def __init__(
@@ -160,7 +161,7 @@ class Rows(Sequence[Job]):
         return len(self.rows)
 
     def __iter__(self) -> Iterator[Job]:
-        return map(self._job, self.rows.tolist())
+        return map(self._job, range(len(self)))
 
     @overload
     def __getitem__(self, position: int) -> Job: ...
@@ -171,10 +172,13 @@ class Rows(Sequence[Job]):
     def __getitem__(self, position: int | slice) -> Job | tuple[Job, ...]:
         if isinstance(position, slice):
             return tuple(self)[position]
-        return self._job(int(self.rows[position]))
+        return self._job(position)
 
     def __repr__(self) -> str:
         return f"Rows({tuple(self)!r})"
 
-    def _job(self, row: int) -> Job:
-        return next(filter(None, self.terms.on_kinds(row)))
+    def _job(self, position: int) -> Job:
+        """A job as it is now: a copy of it that has its weight now may be posed in its place."""
+        job = next(filter(None, self.terms.on_kinds(int(self.rows[position]))))
+        now = float(self.weight[position])
+        return job if job.weight == now else replace(job, weight=now)

@@ -273,6 +273,18 @@ def _ranges(offsets: IntArray, loss: IntArray, sizes: IntArray, bound: int) -> I
 
 
 @compiled
+def _narrowed(
+    loss: IntArray, base: int, low: int, high: int, bound: int
+) -> tuple[int, int]:
+    """The range of choices from low to high without those at its ends that lose more than `bound`."""
+    while loss[base + low] > bound:
+        low += 1
+    while loss[base + high] > bound:
+        high -= 1
+    return low, high
+
+
+@compiled
 def _within(
     of: IntArray, offsets: IntArray, loss: IntArray, sizes: IntArray, price: int, capacity: int, bound: int,
     most_steps: int, stop: Stop, counts: IntArray,
@@ -290,10 +302,7 @@ def _within(
         rank[c] += 1
         low = 0 if member >= limits[c, 3] else limits[c, 0]
         high = offsets[c + 1] - 1 - base if member < limits[c, 2] else limits[c, 1]
-        while loss[base + low] > bound:
-            low += 1
-        while loss[base + high] > bound:
-            high -= 1
+        low, high = _narrowed(loss, base, low, high, bound)
         fewest[j] = low
         if low == high:
             left -= low

@@ -118,12 +118,13 @@ def table_lines(
 
     Examples
     --------
-    >>> rows = [["milp", "12 h", "3"], ["fifo, -maxJ 5", "7 h", "4"]]
-    >>> for line in table_lines(["", "JCT", "finished"], rows, 1, 27):
+    >>> rows = [["milp", "12 h", "3", "0.91"], ["fifo, -maxJ 5", "7 h", "4", "0.88"]]
+    >>> for line in table_lines(["", "JCT", "finished", "U"], rows, 1, 30):
     ...     print("  ".join(line).rstrip())
               milp  fifo, -maxJ 5
     JCT       12 h            7 h
     finished     3              4
+    U         0.91           0.88
     """
     lines = _in_columns(titles, rows, names)
     if _width(lines) <= width:

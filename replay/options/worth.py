@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from bft.models.checks import Maybe, Number
+from bft.models.errors import FLAGS
 from bft.models.option_fields import OUTPUT, OptionField
 from bft.replay.options.options import FIELDS
 
@@ -25,3 +26,4 @@ PRICES: Mapping[str, OptionField] = {
         shown="not reported",
     ),
 }
+FLAGS.update({name: field.flag for name, field in PRICES.items()})

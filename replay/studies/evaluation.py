@@ -141,7 +141,7 @@ def evaluate(
     stated = {name: value for name, value in stated.items() if value is not None}
     prices = {name: each.checked(stated.get(name)) for name, each in PRICES.items()}
     if prices["price_per_kwh"] is not None and prices["node_watts"] is None:
-        raise InputError("--price-per-kwh has no effect without --node-watts")
+        raise InputError("$price_per_kwh has no effect without $node_watts")
     world = {name: stated[name] for name in WORLD if name in stated}
     points = [
         Options(**world, **SETTING, node_trace=str(folder / TRACE), reserve=reserve)
@@ -153,7 +153,7 @@ def evaluate(
     for note in priced.notes():
         teller.note(note)
     if (folder / TRACE).exists() and not (folder / MADE).exists():
-        why = "is there and no evaluation's; choose another folder with --out"
+        why = "is there and no evaluation's; choose another folder with $out"
         raise InputError(why, file=folder / TRACE)
     reader = Files()
     _ingest(form, files, logs, folder, reader, teller)
@@ -325,7 +325,7 @@ def _of_replay(options: Options, *names: str) -> dict[str, Any]:
     """Those of these options of a replay that differ from the defaults, by flag."""
     values = options.flat()
     usual = defaults(values)
-    stated = (name for name in names if values[name] != usual[name])
+    stated = (name for name in names if values.get(name) != usual.get(name))
     return {FIELDS[name].flag: values[name] for name in stated}
 
 

@@ -153,7 +153,7 @@ def test_weights_are_those_of_the_instant_whatever_was_decided_before() -> None:
         JobView(replace(job("b"), tsub_ns=1000 * SECOND), 0, 0.0),
     )
     for second in [1000, 1001, 1224, 1225, 1226, 5000, 20_000, 1000, 1225]:
-        given = policy.problem(State(second * SECOND, 4, views)).weight
+        given = policy.problem(State(second * SECOND, 4, views)).posed.weight
         ages = [Standing(age_s=second - view.job.tsub_ns / SECOND) for view in views]
         assert given.tolist() == [policy.objective.factor(age) for age in ages]
 
@@ -198,7 +198,7 @@ def test_predicted_work_left_follows_from_the_service_attained() -> None:
         srpt(Standing(0.05), 1.0),
         1.0,
     ]
-    weights = policy.problem(State(0, 4, views)).weight
+    weights = policy.problem(State(0, 4, views)).posed.weight
     assert weights.tolist() == pytest.approx(expected)
 
 
@@ -216,7 +216,7 @@ def test_who_was_submitted_long_ago_gets_units_and_those_of_an_age_stay_a_class(
     problem = policy.problem(State(now, 8, views))
     assert len(tables_of(problem).classes.first) == 8  # 70 to 80 hours in steps of 1.5
     again = policy.problem(State(now + 60 * SECOND, 8, views))
-    assert again.weight.tolist() == problem.weight.tolist()
+    assert again.posed.weight.tolist() == problem.posed.weight.tolist()
     counts = policy.decide(State(now, 8, views)).counts
     assert counts == tuple(sorted(counts, reverse=True))
     assert sum(counts) == 8
@@ -266,7 +266,7 @@ def test_ageing_takes_at_most_its_cap_of_what_every_other_allocation_is_worth(
         if sum(counts) <= state.idle
     ]
     assert sum(map(getitem, rates, taken)) >= max(worth) / (1 + cap) * (1 - 1e-9)
-    weights = policy.problem(state).weight
+    weights = policy.problem(state).posed.weight
     assert ((weights >= 1) & (weights <= 1 + cap)).all()
 
 
@@ -297,7 +297,7 @@ def test_a_waiting_job_is_not_overtaken_by_an_equal_one_submitted_later(
         objective=Objective.of(f"throughput+ageing:{hours}:{cap}"),
     )
     state = State(0, idle, views)
-    weights = policy.problem(state).weight.tolist()
+    weights = policy.problem(state).posed.weight.tolist()
     counts = policy.decide(state).counts
     forgotten = [at for at, count in enumerate(counts) if not count]
     gainers = [at for at, count in enumerate(counts) if count > views[at].units]

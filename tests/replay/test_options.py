@@ -187,7 +187,7 @@ WRONG: list[tuple[str, Any, list[str], list[str]]] = [
         "objective",
         "srpt:1+srpt:2",
         ["--objective", "srpt:1+srpt:2"],
-        ["--objective", "'srpt' is named twice"],
+        ["--objective", "is named twice"],
     ),
     ("compat", "gavel", ["--compat", "gavel"], ["--compat", "'reference'"]),
     ("jobs", "a\0b", ["--jobs", "a\0b"], ["--jobs", "UTF-8"]),

@@ -32,7 +32,6 @@ def _small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tables, "PART_BYTES", 100)
         patch.setattr(tables, "GROUP_ROWS", 2)
-        patch.setattr(tables, "ROWS", 3)
         yield
 
 
@@ -43,8 +42,10 @@ def both(
     memory, files = Table(COLUMNS, order), Table(COLUMNS, order)
     files.folder = folder
     for row in rows:
-        memory.add(row)
-        files.add(row)
+        for table in (memory, files):
+            table.add(row)
+            if len(table.latest) == 3:
+                table.settle()
     return memory, files
 
 

@@ -80,8 +80,8 @@ class Named:
 
 class Raises(Named):
     def decide(self, state: State) -> Decision:
-        waiting = len(state.jobs.waiting) - len(state.jobs)  # none at first
-        return Decision((state.idle // waiting,) * len(state.jobs))
+        running = len(state.jobs.running)  # none at first
+        return Decision((state.idle // running,) * len(state.jobs))
 
 
 class GivesMuch(Named):

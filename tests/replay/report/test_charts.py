@@ -551,7 +551,7 @@ def test_without_the_extra_the_command_that_installs_it_is_named(
     assert run(["report", str(hostile), flag, str(tmp_path / target)]) == 2
     err = capsys.readouterr().err
     assert f"needs the package {package}" in err
-    assert "pip install bokeh matplotlib" in err
+    assert "pip install bokeh jinja2 matplotlib" in err
 
 
 def test_a_trace_alone_has_a_page(
