@@ -139,7 +139,7 @@ class Tables:
             kept,
         )
         if problem.value is not None:
-            _check(values, line, begin)
+            _check(values, line, begin, [posed[j].name for j in positions])
         for limit in problem.limits:
             if limit.used(problem.kinds_and_units(kept)[1]) > limit.most:
                 kept[list(limit.jobs)] = 0
@@ -274,11 +274,19 @@ def _beside(
     return owner, (np.column_stack([xi, now[owner]]), ends, listed)
 
 
-def _check(values: FloatArray, line: BoolArray, begin: IntArray) -> None:
+def _check(
+    values: FloatArray, line: BoolArray, begin: IntArray, names: list[str]
+) -> None:
     """Refuse what a value function of a user must not return; take from `line` what it bends."""
-    if not (values < np.inf).all() or np.isneginf(values[begin[:-1]]).any():
+    wrong = ~(values < np.inf)
+    wrong[begin[:-1]] |= np.isneginf(values[begin[:-1]])
+    if wrong.any():
+        first = int(wrong.argmax())
+        which = int(begin.searchsorted(first, side="right")) - 1
+        units = first - begin[which]
+        expected = "a number, or -inf to rule it out" if units else "a number"
         raise ProblemError(
-            "value: expected a number, or -inf for what is ruled out, and a number where n is 0"
+            f"value: expected {expected}, not {values[first]} for job {names[which]!r} with {units} units"
         )
     finite = np.where(np.isneginf(values), 0.0, np.abs(values))
     largest = np.maximum.reduceat(finite, begin[:-1])

@@ -306,8 +306,13 @@ def conflicts(o: Options) -> Iterator[str]:
             o.published
             and (o.rules.max_jobs == 0 or policy not in ("milp", "equal-share"))
         ),
-        f"$preset {o.preset} is for $policy milp, without $xi and $compat": (
-            o.preset is not None and (policy != "milp" or o.compat is not None)
+        f"$preset {o.preset} is for $policy milp and one's own of its kind, without $xi and $compat": (
+            o.preset is not None
+            and (
+                "objective" not in o.policy_type.settings
+                or traits.shares
+                or o.compat is not None
+            )
         ),
         "the published replayer knows no jobs that depend on others: leave out $workload or $compat": (
             o.workload is not None and o.published

@@ -150,3 +150,16 @@ def test_who_holds_more_than_a_limit_allows_may_have_to_stop() -> None:
     problem = Problem(8, 10.0, jobs, (4, 4), limits=(Limit(6, {0: 1, 1: 1}),))
     for backend in ("exact", "cbc"):
         assert solve(problem, backend=backend).counts == (4, 0)
+
+
+def test_a_value_that_is_no_number_names_job_and_units() -> None:
+    def broken(
+        objective: float, xi: float, rate: float, n: int, held: int, tcup: float, tcdw: float, weight: float,
+        tfwd: float, stall: bool,
+    ) -> float:  # fmt: skip
+        return np.nan if n == 2 else float(n)
+
+    job = Job("a", 1, 4, ns=[0, 4], os=[0, 40], tcup=20.0, tcdw=10.0)
+    problem = Problem(units=4, tfwd=60.0, jobs=[job], current=(0,), value=broken)
+    with pytest.raises(ProblemError, match="not nan for job 'a' with 2 units"):
+        solve(problem)

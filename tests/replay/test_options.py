@@ -203,7 +203,7 @@ AT_ODDS: list[tuple[dict[str, Any], list[str], str]] = [
     ({"cluster": "2x2", "jobs": "j", "compat": "reference"},
      ["--cluster", "2x2", "--jobs", "j", "--compat", "reference"], "no fixed clusters"),
     ({"xi": "x", "compat": "reference"}, ["--xi", "x", "--compat", "reference"], "no sharing"),
-    ({"preset": "best", "policy": "fifo"}, ["--preset", "best", "--policy", "fifo"], "is for --policy milp,"),
+    ({"preset": "best", "policy": "fifo"}, ["--preset", "best", "--policy", "fifo"], "is for --policy milp and"),
     ({"xi": "x", "policy": "fifo"}, ["--xi", "x", "--policy", "fifo"], "takes no --xi"),
     ({"policy": "srtf-ars"}, ["--policy", "srtf-ars"], "needs --xi"),
     ({"compat": "reference", "policy": "fifo"}, ["--compat", "reference", "--policy", "fifo"], "published replayer"),
