@@ -19,6 +19,7 @@ FLAGS: Final = {
     "end": "--to",
     "force": "--force",
     "out": "--out",
+    "pattern": "--pattern",
     "skip_rows": "--skip-rows",
     "sort": "--sort",
     "trust_pickle": "--trust-pickle",

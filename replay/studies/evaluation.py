@@ -18,7 +18,9 @@ import pandas as pd
 
 from bft.models import InputError
 from bft.models.atomic_files import drafted
+from bft.models.tables import trusting_pickles
 from bft.replay.inputs.files import Files, input_digests
+from bft.replay.inputs.jobs import jobs_of
 from bft.replay.inputs.notes import Watcher
 from bft.replay.logs.ingest import IngestOptions, ingested
 from bft.replay.options.options import FIELDS, Options, defaults
@@ -156,6 +158,10 @@ def evaluate(
         why = "is there and no evaluation's; choose another folder with $out"
         raise InputError(why, file=folder / TRACE)
     reader = Files()
+    if points[0].jobs is not None:
+        # A table that cannot be used is told before the logs are read, which may take minutes.
+        with trusting_pickles(points[0].trust_pickle):
+            jobs_of(points[0], None, Watcher(), {}, reader)
     _ingest(form, files, logs, folder, reader, teller)
     summaries = [_replay(options, folder, reader, teller) for options in points]
     asked = {"--format": form, **_of_logs(logs), **_of_replay(priced, *WORLD, *PRICES)}

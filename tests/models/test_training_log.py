@@ -117,7 +117,7 @@ def test_common_lines_are_recognised(line: str, seconds: float) -> None:
 def test_what_is_no_step_time_is_refused(line: str) -> None:
     with pytest.raises(
         InputError,
-        match=r"(?s)^tells no step times(| for certain\. In question:\n  line 1 .*) \(give a pattern",
+        match=r"(?s)^tells no step times(| for certain\. In question:\n  line 1 .*) \(give one with --pattern",
     ):
         read_step_times([line], warmup=0)
 
