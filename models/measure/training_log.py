@@ -164,8 +164,8 @@ def read_step_times(
         raise InputError(
             f"tells no step times{missing}{in_question(log.doubts)}",
             file=source or None,
-            hint=rf"give one with $pattern, such as 'step (?P<step>\d+) took (?P<seconds>[\d.]+)', with a named group out "
-            f"of {', '.join(MEASURES)}; known forms are {NAMES}",
+            hint=rf"give one with $pattern, such as 'step (?P<step>\d+) took (?P<seconds>[\d.]+)', with a named group "
+            f"out of {', '.join(MEASURES)}; known forms are {NAMES}",
         )
     return _step_times(found, log, batch_size, warmup)
 
