@@ -501,7 +501,13 @@ def _read_jsonl(stream: BinaryIO, file: str) -> pd.DataFrame:
         records.append(record)
     if not records:
         raise InputError("is empty", file=file)
-    return pd.DataFrame(records)
+    try:
+        return pd.DataFrame(records)
+    except OverflowError as error:  # before pandas 3.1
+        raise InputError(
+            "holds a whole number beyond 1.8e308, the largest that floats reach",
+            file=file,
+        ) from error
 
 
 # By suffix: what the first bytes must say (None: text), and what reads it.

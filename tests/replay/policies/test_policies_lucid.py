@@ -1046,7 +1046,7 @@ def test_each_figure_of_the_reproduction_is_one_command(
         "compared-times.png", "compared-without-by-vc.png"
     }  # fmt: skip
     by_size = compared("ablations", "--split", "size:8", "--png", "venus/ablations")
-    without = [row["variant"] for row in by_size if row["size"] == "up to 8"]
+    without = [row["variant"] for row in by_size if row["size"] == "1-8"]
     assert without == [
         "lucid",
         "without packing",
