@@ -8,7 +8,7 @@ from typing import NamedTuple, overload
 
 import numpy as np
 
-from bft.milp.jobs import FloatArray, IntArray, Job
+from bft.milp.jobs import MAX_OBJECTIVE, FloatArray, IntArray, Job, ProblemError
 
 
 class Arrays(NamedTuple):
@@ -148,6 +148,13 @@ class Rows(Sequence[Job]):
         # A copy, as code is compiled again for arrays that cannot be written to.
         self.terms, self.rows = terms, np.array(rows, dtype=np.int64)
         self.weight = terms.weight[rows] if weight is None else weight
+        if len(self.weight) != len(self.rows) or not (
+            self.weight.min(initial=0.0) >= 0
+            and self.weight.max(initial=0.0) <= MAX_OBJECTIVE
+        ):
+            raise ProblemError(
+                f"weight: expected a number >= 0 for each job, at most {MAX_OBJECTIVE:g}"
+            )
 
     @classmethod
     def of(cls, jobs: Sequence[Sequence[Job | None]], kinds: int = 1) -> Rows:

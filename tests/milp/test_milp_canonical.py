@@ -225,6 +225,9 @@ def test_rows_of_one_table_are_decided_as_jobs_of_their_own() -> None:
         for row, weight in zip(rows.tolist(), weights.tolist(), strict=True)
     )
     assert optimum(found) == optimum(Problem(4, 120.0, alone, (0, 1, 0)))
+    for wrong in ([1.0, -1.0, 1.0], [1.0, math.nan, 1.0], [1.0, 1e61, 1.0], [1.0]):
+        with pytest.raises(ProblemError, match="weight: expected a number >= 0"):
+            Rows(terms, rows, np.array(wrong))
 
 
 @pytest.mark.parametrize(
