@@ -22,6 +22,7 @@ from bft.models.tables import trusting_pickles
 from bft.replay.inputs.files import Files, input_digests
 from bft.replay.inputs.jobs import jobs_of
 from bft.replay.inputs.notes import Watcher
+from bft.replay.inputs.trace import traces
 from bft.replay.logs.ingest import IngestOptions, ingested
 from bft.replay.options.options import FIELDS, Options, defaults
 from bft.replay.options.worth import PRICES, WORLD
@@ -39,8 +40,7 @@ from bft.replay.run import execute, versions
 from bft.replay.studies.study import read_json, write_whole
 from bft.replay.trace.host_jobs import file_beside
 from bft.replay.trace.node_trace import NodeTrace
-from bft.replay.trace.parts import of_class
-from bft.replay.trace.trace_files import read_trace, write_trace
+from bft.replay.trace.trace_files import write_trace
 from bft.replay.trace.trace_statistics import idle_by_class, iso
 
 # Seconds until a node is back, and nodes kept free, at which the machine's own jobs are priced.
@@ -164,13 +164,14 @@ def evaluate(
             jobs_of(points[0], None, Watcher(), {}, reader)
     _ingest(form, files, logs, folder, reader, teller)
     summaries = [_replay(options, folder, reader, teller) for options in points]
-    asked = {"--format": form, **_of_logs(logs), **_of_replay(priced, *WORLD, *PRICES)}
-    if prices["price_per_kwh"] is not None:
-        asked["--price-per-kwh"] = prices["price_per_kwh"]
+    asked = {"--format": form, **_of_logs(logs), **_of_replay(points[0], *WORLD)}
+    asked |= {
+        each.flag: prices[name]
+        for name, each in PRICES.items()
+        if prices[name] != each.default
+    }
     onlooker.begin("page", _typed(["evaluate", *files], {**asked, "--out": folder}))
-    trace = read_trace(folder / TRACE)
-    if points[0].node_class is not None:
-        trace = of_class(trace, points[0].node_class)
+    _, trace = traces(points[0], Watcher(), {}, reader)  # as the replays read it
     replays = [
         _Replayed.of(_run(folder, reserve), reserve, summary, trace)
         for reserve, summary in zip(RESERVES, summaries, strict=True)
@@ -331,7 +332,7 @@ def _of_replay(options: Options, *names: str) -> dict[str, Any]:
     """Those of these options of a replay that differ from the defaults, by flag."""
     values = options.flat()
     usual = defaults(values)
-    stated = (name for name in names if values.get(name) != usual.get(name))
+    stated = (name for name in names if values[name] != usual[name])
     return {FIELDS[name].flag: values[name] for name in stated}
 
 
