@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,20 +22,6 @@ def page_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     window = ["--tz", "Europe/Berlin", "--from", "2024-03-04", "--to", "2024-03-07"]
     assert run(["evaluate", *log, *window, *PRICES, "--out", str(out), "-q"]) == 0
     return out / "evaluation.html"
-
-
-@pytest.fixture(scope="module")
-def chromium() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    path = shutil.which("chromium")
-    assert path, "no chromium here: `make test-browser` installs it"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=path, args=["--no-sandbox"]
-        )
-        yield browser
-        browser.close()
 
 
 def opened(chromium: Any, path: Path, **look: Any) -> tuple[Any, list[str]]:

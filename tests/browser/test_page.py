@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,20 +26,6 @@ WIDTHS = {"phone": 375, "desk": 1440}
 DRAWN = (
     "key => 'drawn' in document.querySelector(`.figure[data-chart='${key}']`).dataset"
 )
-
-
-@pytest.fixture(scope="session")
-def chromium() -> Iterator[Any]:
-    from playwright.sync_api import sync_playwright
-
-    path = shutil.which("chromium")
-    assert path, "no chromium here: `make test-browser` installs it"
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=path, args=["--no-sandbox"]
-        )
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="session")
