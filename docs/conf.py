@@ -5,10 +5,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from bft.replay.options.options import FIELDS
-
 sys.path.insert(0, str(Path(__file__).parent))
-from options_page import options_page
+from tables import write_parts
 
 project = "bft-replay"
 author = copyright = "The bft-replay developers"  # noqa: A001 - as Sphinx calls it
@@ -22,11 +20,9 @@ extensions = [
     "sphinx_click",  # every command and option, from the program itself
     "sphinx_design",  # tabs, one for each scheduler
 ]
-# A part of cli.md, from the table of options itself.
-options = Path(__file__).parent / "_build" / "options.md"
-options.parent.mkdir(exist_ok=True)
-options.write_text(options_page(FIELDS), encoding="utf-8")
+write_parts(Path(__file__).parent / "_build" / "parts")
 exclude_patterns = ["_build"]
+smartquotes = False  # --max-jobs stays what one types
 html_theme = "furo"
 html_title = f"bft-replay {release}"
 html_static_path = ["site.css"]
