@@ -1,7 +1,8 @@
-"""Parts of pages that are made from tables of the program: figures, log forms, recipes, policies."""
+"""Parts of pages that are made from the program: figures, forms and formats of logs, recipes, modules."""
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -9,8 +10,11 @@ from options_page import options_page
 
 from bft.models.measure.log_forms import FORMS
 from bft.replay.cli.recipes import RECIPES
+from bft.replay.logs.formats import BUILT_IN
 from bft.replay.options.options import FIELDS
 from bft.replay.results.figures import FIGURES
+
+ROOT = Path(__file__).parents[1]
 
 
 def write_parts(folder: Path) -> None:
@@ -20,6 +24,8 @@ def write_parts(folder: Path) -> None:
         "options.md": options_page(FIELDS),
         "figures.md": "\n".join(figures()),
         "log-forms.md": "\n".join(log_forms()),
+        "log-formats.txt": "\n".join(log_formats()),
+        "modules.md": "\n".join(modules()),
         **{f"recipe-{name}.txt": text for name, text in RECIPES.items()},
     }
     for name, text in parts.items():
@@ -51,3 +57,20 @@ def log_forms() -> Iterator[str]:
     """Yield the table of the forms of training logs, each with a line as an example."""
     rows = [(f"`{form.name}`", f"`{form.example}`") for form in FORMS]
     return table(("name", "a line of this form"), rows)
+
+
+def log_formats() -> Iterator[str]:
+    """Yield a line for each format of scheduler logs, as `ingest --formats` prints it."""
+    width = max(map(len, BUILT_IN))
+    return (f"{name:{width}}  {form.about}" for name, form in BUILT_IN.items())
+
+
+def modules() -> Iterator[str]:
+    """Yield a list of all modules, each with the first line of its docstring."""
+    for package in ("milp", "models", "datasets", "replay"):
+        for folder in sorted({path.parent for path in (ROOT / package).rglob("*.py")}):
+            yield f"\n**{folder.relative_to(ROOT)}/**\n"
+            for path in sorted(folder.glob("*.py")):
+                text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
+                if path.stem != "__init__":
+                    yield f"- `{path.stem}`: {text.partition(chr(10))[0]}"
