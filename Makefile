@@ -45,7 +45,7 @@ mutants: $(VENV)/dev.stamp
 	$(BIN)/python tests/mutants/run.py --workers $(WORKERS)
 
 ## evidence: run the benchmarks whose tables stand in the pages, and write these; those of more than ten minutes by name:
-## make evidence ONLY=benchmarks/beyond.py (docs/evidence.md)
+## make evidence ONLY=benchmarks/beyond.py (benchmarks/README.md)
 evidence: $(VENV)/dev.stamp
 	$(BIN)/python -m benchmarks.evidence $(ONLY)
 

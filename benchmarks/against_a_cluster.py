@@ -1,4 +1,4 @@
-"""Replay what a cluster measured: Shockwave's runs of 120 jobs on 32 V100s (docs/against-a-cluster.md).
+"""Replay what a cluster measured: Shockwave's runs of 120 jobs on 32 V100s (benchmarks/README.md).
 
 python benchmarks/against_a_cluster.py [--runs NAME,...] [--png FILE]
 

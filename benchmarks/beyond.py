@@ -1,6 +1,6 @@
 """`--preset best` compared with the published setting and with the bounds, and the effect of its parts.
 
-    python benchmarks/beyond.py                      # all rows: half an hour; docs/beyond.md explains them
+    python benchmarks/beyond.py                      # all rows: half an hour; docs/objectives.md explains them
     python benchmarks/beyond.py --only "512 nodes"   # rows whose label has this text
     python benchmarks/beyond.py --list
 

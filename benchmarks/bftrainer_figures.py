@@ -1,4 +1,4 @@
-"""The questions of BFTrainer's evaluation, answered on its own log and jobs, each by a sweep (docs/fidelity.md).
+"""The questions of BFTrainer's evaluation, answered on its own log and jobs, each by a sweep (benchmarks/README.md).
 
     python benchmarks/bftrainer_figures.py                        # all but `hpo-machine`: 30 replays, 6 min of CPU
     python benchmarks/bftrainer_figures.py --only window,hpo      # some figures

@@ -1,4 +1,4 @@
-"""Get the reference data that have a public address, and check them (sources: docs/data.md).
+"""Get the reference data that have a public address, and check them (sources: benchmarks/README.md).
 
 python -m benchmarks.data --check          each file that tests and benchmarks use: there, absent, or another content
 python -m benchmarks.data --fetch NAME     clone NAME's repository at its commit, and put what we use into its folder
@@ -271,7 +271,7 @@ def fetch(
             print(
                 f"--run PYTHON makes more of them with its program: {source.program.needs}"
             )
-        counts["not in this repository; see docs/data.md"] += sum(
+        counts["not in this repository; see benchmarks/README.md"] += sum(
             not (folder / ours).exists() for ours in absent
         )
     for state, count in sorted(counts.items()):
@@ -367,7 +367,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     if not os.environ.get("BFT_REFERENCE"):
         parser.error(
-            "set BFT_REFERENCE to the folder that holds the data: docs/data.md"
+            "set BFT_REFERENCE to the folder that holds the data: benchmarks/README.md"
         )
     if asked.fetch:
         try:
@@ -375,7 +375,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except FetchError as error:
             sys.exit(str(error))
     if not folder.is_dir():
-        parser.error(f"no folder {folder}, which BFT_REFERENCE names: docs/data.md")
+        parser.error(
+            f"no folder {folder}, which BFT_REFERENCE names: benchmarks/README.md"
+        )
     if asked.check:
         sys.exit(check(folder))
     files = sorted(

@@ -43,7 +43,11 @@ Record = dict[str, dict[str, Any]]
 
 def pages(root: Path) -> list[Path]:
     """The pages that may have tables."""
-    return [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
+    folders = (root / "benchmarks", root / "docs")
+    return [
+        root / "README.md",
+        *(page for folder in folders for page in sorted(folder.rglob("*.md"))),
+    ]
 
 
 def recorded(root: Path) -> Record:

@@ -5,7 +5,7 @@
 
 16 nodes of 4 T4, or 6 of 4 T4, 2 of 8 A100 and 3 of 8 RTX 2080 Ti: rounds of 60 s, speed and restart seconds by
 application. Rows are means over orders of ties (`--seeds`), with the least and the largest deviation of the mean JCT.
-`--inputs` writes the workloads and the folder of applications for the command line (docs/fidelity.md).
+`--inputs` writes the workloads and the folder of applications for the command line (benchmarks/README.md).
 `--set` changes a constant of the policy, to see what it is worth. BFT_REFERENCE names the folder of reference data.
 """
 

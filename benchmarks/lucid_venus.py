@@ -1,4 +1,4 @@
-"""Lucid's artifact on Venus as inputs and plans of `bft-replay compare`; docs/fidelity.md lists what each shows.
+"""Lucid's artifact on Venus as inputs and plans of `bft-replay compare`; benchmarks/README.md lists what each shows.
 
     python benchmarks/lucid_venus.py FOLDER [--vc NAME...]
 

@@ -1,4 +1,4 @@
-"""The minimum cost of restarts on the real log under any policy: the account in docs/beyond.md.
+"""The minimum cost of restarts on the real log under any policy: the account in docs/objectives.md.
 
     python benchmarks/restarts.py [--restart 180] [--costs 10]
 

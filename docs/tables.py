@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+import inspect
+import re
+from collections.abc import Iterator, Sequence
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from options_page import options_page
 
@@ -12,7 +16,10 @@ from bft.models.measure.log_forms import FORMS
 from bft.replay.cli.recipes import RECIPES
 from bft.replay.logs.formats import BUILT_IN
 from bft.replay.options.options import FIELDS
+from bft.replay.results import host, metrics
+from bft.replay.results.census import census_of
 from bft.replay.results.figures import FIGURES
+from bft.replay.results.headlines import costs
 
 ROOT = Path(__file__).parents[1]
 
@@ -25,6 +32,12 @@ def write_parts(folder: Path) -> None:
         "figures.md": "\n".join(figures()),
         "log-forms.md": "\n".join(log_forms()),
         "log-formats.txt": "\n".join(log_formats()),
+        "metrics.md": explained(metrics),
+        "host.md": explained(host),
+        "costs.md": explained(costs),
+        "census.md": explained(census_of),
+        "job-formats.md": "\n".join(job_formats()),
+        "log-notes.md": "\n".join(log_notes()),
         "modules.md": "\n".join(modules()),
         **{f"recipe-{name}.txt": text for name, text in RECIPES.items()},
     }
@@ -65,6 +78,22 @@ def log_formats() -> Iterator[str]:
     return (f"{name:{width}}  {form.about}" for name, form in BUILT_IN.items())
 
 
+def job_formats() -> Iterator[str]:
+    """Yield what the readers of other simulators' job tables explain."""
+    for name in ("jobs_pollux", "cluster_jobs", "jobs_swf", "jobs_philly"):
+        module = import_module(f"bft.models.workloads.{name}")
+        title = (module.__doc__ or "").partition(":")[0]
+        yield f"**{title}.** {explained(module)}"
+
+
+def log_notes() -> Iterator[str]:
+    """Yield what the readers of logs explain of their formats."""
+    for name in sorted({form.read.__module__ for form in BUILT_IN.values()}):
+        module = import_module(name)
+        if notes := explained(module).strip():
+            yield f"**{name.rpartition('.')[2]}**: {notes}\n"
+
+
 def modules() -> Iterator[str]:
     """Yield a list of all modules, each with the first line of its docstring."""
     for package in ("milp", "models", "datasets", "replay"):
@@ -74,3 +103,10 @@ def modules() -> Iterator[str]:
                 text = ast.get_docstring(ast.parse(path.read_text("utf-8"))) or ""
                 if path.stem != "__init__":
                     yield f"- `{path.stem}`: {text.partition(chr(10))[0]}"
+
+
+def explained(thing: Any) -> str:
+    """Return what the docstring of a module or function explains: neither its first line nor its parameters."""
+    text = inspect.getdoc(thing) or ""
+    prose = re.split(r"\n\n(?=[A-Z][a-z]+\n-{4,}\n)", text)[0]
+    return prose.partition("\n\n")[2] + "\n"

@@ -52,7 +52,7 @@ def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
     missed = sum(MISSING in str(report.longrepr) for report in skipped)
     if missed:
         line = f"{missed} tests were skipped for want of the reference data; with them: BFT_REFERENCE=FOLDER make test"
-        terminal.write_line(f"{line} (docs/data.md)")
+        terminal.write_line(f"{line} (benchmarks/README.md)")
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Where the published and golden data lie, which a user's clone does not have (docs/data.md)."""
+"""Where the published and golden data lie, which a user's clone does not have (benchmarks/README.md)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@ r"""Forms of training logs that are read without a pattern of the user: each is 
 
 A form is written in the language of `--pattern`: its named groups say what a number means. A line has the form of the
 first one in the table that matches it. Nothing is inferred from how numbers develop from line to line.
-To add one, put it into `FORMS` with an example, and its row into the table of docs/models.md.
+To add one, put it into `FORMS` with an example; the page on models lists them all.
 `in_question` is for a refused log: whether a number is the time of a step only the user knows.
 """
 

@@ -2,6 +2,8 @@
 
 Jeon et al., "Analysis of Large-Scale Multi-Tenant GPU Clusters for DNN Training Workloads", USENIX ATC 2019; the file
 `cluster_job_log` of its published traces.
+
+A job has the largest number of GPUs of an attempt, and the seconds of all; times are Pacific.
 """
 
 from __future__ import annotations

@@ -1,4 +1,16 @@
-"""Workloads of Pollux' artifact: `--jobs-format pollux` (docs/formats.md)."""
+"""Workloads of Pollux' artifact: `--jobs-format pollux` (docs/formats.md).
+
+Columns are name, time (s), application, num_replicas (Jreq) and batch_size. The rate follows from the placement, the
+batch size (kept unless the policy lets jobs tune it) and the gradient's noise, as a folder (`--applications`) has them
+measured for each application (`models/speed/applications.py`). A table `applications.csv` there may state by
+`application`:
+
+- `slowdown`: a factor on measured step times.
+- `restart_s`: seconds without progress after each start, restart and move, instead of the options'; `policy_restart_s`:
+  what `sia` takes these for.
+- `max_local_bsz`: most samples of a replica in one pass; `max_local_bsz@KIND` on units of a kind. On a kind without
+  measurements of its own an application goes as measured without kinds.
+"""
 
 from __future__ import annotations
 

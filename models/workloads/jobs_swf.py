@@ -1,6 +1,9 @@
 """Job logs in the Standard Workload Format, version 2.2: `--jobs-format swf` (docs/formats.md).
 
 Feitelson, Tsafrir, Krakov: Experience with using the Parallel Workloads Archive, JPDC 74 (2014); 18 fields a line.
+
+Allocated processors count, else requested ones, in nodes where the header gives MaxNodes and MaxProcs. Jobs that never
+ran and parts of jobs (status 2 to 4) are left out.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ POLLUX_START_S = 30.0
 # The first row that sets an option wins; each of these options has its usual default in its field.
 DEFAULTS: tuple[tuple[dict[str, tuple[str, ...]], dict[str, Any]], ...] = (
     (
-        {"preset": ("best",)},  # docs/beyond.md
+        {"preset": ("best",)},  # docs/objectives.md
         {
             "tfwd_s": 60.0,
             "objective": "power:0.5+ageing:60:2",

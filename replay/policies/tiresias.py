@@ -326,7 +326,7 @@ class ServiceDistribution(StoredState):
     def index(self, attained: float) -> float:
         """The index of a job with this many attained unit-seconds; 0 beyond the largest sample.
 
-        With n samples d in ascending order, i of them up to a and e up to a + Δ (docs/policies.md):
+        With n samples d in ascending order, i of them up to a and e up to a + Δ (tests/rules/README.md):
 
             P = (e − i) / (n − i)        the job finishes within the quantum
             E = (Σ d[i:e] + Δ·(n − e)) / (n − i)        its expected service in the quantum

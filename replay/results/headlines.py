@@ -297,7 +297,7 @@ def advice(
             f"{share}: for {capped:.0%} of the time as many jobs were in play as -maxJ {max_jobs} allows, on "
             f"{units:.1f} units each, and {costs}; -maxJ 0 lets more jobs run on fewer units each. "
             f"{BEST} does so too, and shortens long waits, here up to {longest_h:.1f} h without "
-            "nodes (docs/beyond.md)",
+            "nodes (docs/objectives.md)",
             BEST,
         )
     if is_best:
@@ -305,7 +305,7 @@ def advice(
     return (
         f"{share}: {metrics['used_share']:.1%} of the idle node-time was used, on "
         f"{units:.1f} units a job, and {costs}; {BEST} puts jobs on few units each "
-        "(docs/beyond.md)",
+        "(docs/objectives.md)",
         BEST,
     )
 
@@ -322,10 +322,11 @@ def costs(
     With N the idle node-hours of the window and n <= N those used (a node with part of its units used counts in
     proportion), P_idle and P_busy the watts of a node:
 
-        additional energy = (P_busy - P_idle) n / 1000                         [kWh]
-        total energy      = (P_idle (N - n) + P_busy n) / 1000                 [kWh]
-        value used        = price n,        value unused = price (N - n)
-        CO2               = energy co2_per_kwh / 1000                          [kg]
+        used_node_h, unused_node_h        = n, N - n                               [node-hours]
+        additional_kwh                    = (P_busy - P_idle) n / 1000             [kWh]
+        total_kwh                         = (P_idle (N - n) + P_busy n) / 1000     [kWh]
+        additional_co2_kg, total_co2_kg   = the same, times co2_per_kwh / 1000     [kg]
+        value_used, value_unused          = price n, price (N - n)
 
     Parameters
     ----------

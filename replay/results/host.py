@@ -3,6 +3,30 @@
 A start that takes nodes S at instant t waits until the slowest of them is back: its delay is
 max(0, max over i in S of g_i + D - t), where D is the return time and g_i the last instant at which training let go of
 node i since it turned idle. All of S wait with it, so the waiting is |S| x delay.
+
+The field `host` of summary.json has always `by_job` (whether the machine's own jobs are known), `instants` at which
+nodes are taken, `nodes_taken`, of these `nodes_taken_from_training`, `waiting_node_h_per_second` (node-hours for each
+second of return time), `lower_bound`; with `--return-time` or `--reserve` also `reserve` and `free_first`; with
+`--return-time`:
+
+- `return_time_s`: D.
+- `delayed`, `longest_delay_s`: starts that wait (where jobs are not known, instants), and the longest wait.
+- `waiting_node_h`: nodes of each start × its delay.
+- `waiting_share_of_host`: over the node-hours in which host jobs ran: by the jobs, else by the share that the trace
+  states; null where neither is known. `waiting_share_of_harvest`: over the node-hours of training.
+- `break_even_price`: used / waiting node-hours.
+- `host_price`, `net_node_h`: with `--host-price P`, used − P × waiting node-hours.
+- `preempted_together`, `stopped_together`: training jobs that lose nodes, or all nodes, at one instant: `p50`, `p99`,
+  `max`.
+
+Where jobs are known also:
+
+- `starts`, `delayed_share`; `delay_s` (`mean` over all starts, `p50`, `p95`, `max`).
+- `by_size`: by `nodes` of a start `starts`, `delayed`, `mean_delay_s`, `waiting_node_h`. `start_nodes_p75`: three
+  quarters of the starts take at most so many nodes.
+- `announced`, where the log states since when jobs waited: of jobs eligible D or longer before they began
+  `starts_share`, `nodes_share`, the `waiting_node_h` that announcing them would move to training, and the
+  `delayed_share` of starts that would still wait.
 """
 
 from __future__ import annotations

@@ -1,4 +1,68 @@
-"""The metrics of a replay's outcome, and how long jobs waited and how evenly they were served (docs/results.md)."""
+"""The metrics of a replay's outcome, and how long jobs waited and how evenly they were served (docs/results.md).
+
+**Work**
+
+- `outcome`: samples done, with all costs deducted.
+  Each lost sample counts under one cause: `preemption_cost` (Tcdw × rate; a rigid job's work since its last checkpoint;
+  stalls after preemptions), `rescale_cost` (cost model `bftrainer`), `stall_cost` (cost model `stall`, for rescales and
+  starts), `start_cost` and `restart_cost` (the overhead of first starts; of later ones and of moves).
+- `return_on_rescale`: the gain of rescaled jobs from their higher rates, until the next decision, divided by the cost
+  of their rescales; null if no rescale had a cost.
+- Counts: `decisions`, `decisions_by_status`, `preemptions`, `rescales`; `verified` answers that the exact DP checked,
+  and `verify_mismatches` that were proven invalid.
+  `interrupted` tells whether the replay was cut short.
+- `decisions_unproven`, where there are any (`feasible`, `fallback`): `count`, `gap_mean`, `gap_largest`,
+  `without_bound`.
+- `bound`, `share_of_bound`, `bounds` (the bound); `advised`: the options to set where more than 5 % of the
+  bound is left, null where none is known to help.
+- With `--workload`: `search` (scenarios).
+  With `--admission`: `admission` (semantics).
+
+**Units**
+
+- `offered_unit_s`: idle units, integrated over the whole trace; `resource_integral_unit_s`: over the window.
+  `used_unit_s` = ∫ used units (a shared unit counts once), `unit_hours` the same in hours; `used_share` = used_unit_s /
+  resource_integral_unit_s.
+- `kinds`, with `--kinds`: `units`, `idle_unit_s`, `used_unit_s` and `used_share` of each kind.
+- `classes`, where the trace states several: `nodes`, `idle_share` and `idle_mean` (idle nodes, or units, on average) of
+  each.
+- `eq_nodes` = resource-integral / (units per node × duration of the window); units where the nodes of virtual clusters
+  differ in size.
+- `U` = W(t) / D(t), t = `U_at`.
+  W(t) is the work of the jobs up to then; D(t) (`dedicated_outcome`) is that under the same policy on
+  `dedicated_nodes` nodes that are idle for the whole window: a second replay, which `--no-u` skips.
+  `U_at` is the end of the window or, if all submitted jobs finish earlier in either of the two, the earlier of the two
+  last finishes.
+  From 5 eq-nodes on, `dedicated_nodes` is round(eq_nodes).
+  With fewer, D is interpolated between replays on the whole numbers around e = eq_nodes, D = (⌈e⌉ − e)·D⌊e⌋ + (e −
+  ⌊e⌋)·D⌈e⌉ with D0 = 0.
+- `fragments`: how many idle fragments lasted more than `from_s` and at most `to_s` seconds, and their node-time
+  `node_s`.
+- `share_outliving_startup`: part of the window's idle node-time left if each fragment lost its first t seconds.
+
+**Times of jobs** (`jobs`, `jobs_submitted`, `jobs_started`, `jobs_finished` count them)
+
+- `jct_s`, `queueing_s` (mean, median, p95, p99; of jobs that finished, that started); `jct_to_end_mean_s` (mean over
+  the jobs `in_system`; those not done count to the end, cancelled ones until then); `makespan_s` (if all finished).
+- `without_units_s` (the same and the longest): seconds from the submission to the finish, or the replay's end, without
+  units.
+  `longest_wait_s`, `longest_wait_job`: the longest single such stretch, and its job.
+- `waiting_over_length`: share of the jobs without units for more than 1, 3 and 10 times their run time alone.
+- `restarts_per_job`: how often a job got units again, over the jobs that started.
+- `deadlines` (null if no job has one): `jobs` with a deadline, `met`, `missed`, `open` (not finished, and not due),
+  `cancelled` by a workload; `late_s`: how late those were that missed it; unfinished ones count to the end.
+
+**Fairness** (over the jobs `in_system`)
+
+- `finish_time_fairness` (mean, median, p95, p99, largest; of jobs that finished): ρ of Themis, the job's time in the
+  system divided by its time on an equal share f = ∫ idle units dt / ∫ jobs dt of its virtual cluster, over the job's
+  time.
+  On f units a job does max P(n) · min(1, f/n) samples/s over its sizes n.
+  `finish_time_unfair_share` is the share of jobs with ρ > 1, served worse than by equal shares.
+- `jain_fairness_of_mean_units`: Jain's index over the units that each job held on average.
+  `jain_fairness_of_users`, `jain_fairness_of_virtual_clusters`: over the units that a user's (a virtual cluster's) jobs
+  held together while one of them was in the system.
+"""
 
 from __future__ import annotations
 

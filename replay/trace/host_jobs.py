@@ -1,4 +1,4 @@
-"""The machine's own ("host") jobs and reservations, kept in a file beside a node trace (docs/walltimes.md)."""
+"""The machine's own ("host") jobs and reservations, kept in a file beside a node trace (docs/host-jobs.md)."""
 
 from __future__ import annotations
 

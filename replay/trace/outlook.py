@@ -1,4 +1,4 @@
-"""How long idle nodes may be expected to stay idle, by what the scheduler knew of its jobs (docs/walltimes.md)."""
+"""How long idle nodes may be expected to stay idle, by what the scheduler knew of its jobs (docs/host-jobs.md)."""
 
 from __future__ import annotations
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import re
 from pathlib import Path
 
 import numpy as np
@@ -425,14 +424,6 @@ def test_a_bare_time_is_refused_whatever_it_does_from_line_to_line(line: str) ->
         match=r"line 1 .* in no form that is known",
     ):
         read_step_times([line.format(k=k) for k in range(1, 9)])
-
-
-def test_the_page_on_models_lists_each_preset_in_order() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
-    table = page.partition("| name | a line of this form |")[2].partition("\n\n")[0]
-    assert re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE) == [
-        preset.name for preset in FORMS
-    ]
 
 
 def test_a_preset_is_chosen_by_its_name() -> None:

@@ -1,4 +1,4 @@
-"""`--preset best` as docs/beyond.md describes it: its window is as good as any, and it beats the published settings."""
+"""`--preset best` as docs/objectives.md describes it: its window is as good as any; it beats what is published."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Admission by deadlines as docs/semantics.md states it."""
+"""Admission by deadlines as tests/rules/README.md states it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rigid policies as docs/policies.md states them: fifo, sjf, srtf, yarn-cs, and the two walks through a queue."""
+"""Rigid policies as tests/rules/README.md states them: fifo, sjf, srtf, yarn-cs, and the two walks through a queue."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elastic policies as docs/policies.md states them: equal-share, optimus, sia."""
+"""Elastic policies as tests/rules/README.md states them: equal-share, optimus, sia."""
 
 from __future__ import annotations
 

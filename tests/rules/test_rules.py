@@ -1,7 +1,7 @@
 """Replays held against the rules of the pages, written as plain programs in this folder: who held which unit when.
 
 `world` has the charges, the order of events and the choice of units (docs/semantics.md), `admission` deadlines,
-`queues`, `tiresias` and `shares` the policies (docs/policies.md). Decisions and accounts must be equal on random
+`queues`, `tiresias` and `shares` the policies (tests/rules/README.md). Decisions and accounts must be equal on random
 worlds.
 """
 

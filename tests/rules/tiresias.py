@@ -1,4 +1,4 @@
-"""Tiresias as docs/policies.md states it."""
+"""Tiresias as tests/rules/README.md states it."""
 
 from __future__ import annotations
 

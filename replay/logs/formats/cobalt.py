@@ -1,4 +1,8 @@
-"""Cobalt: job tables and machine status tables as CSV, as Argonne's ALCF publishes them (DIM_JOB_COMPOSITE)."""
+"""Cobalt: job tables and machine status tables as CSV, as Argonne's ALCF publishes them (DIM_JOB_COMPOSITE).
+
+A table of jobs has START_TIMESTAMP, END_TIMESTAMP, NODES_USED and LOCATION, a list of hosts or of node numbers; the
+table of machine status states when the whole machine was down.
+"""
 
 from __future__ import annotations
 

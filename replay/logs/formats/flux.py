@@ -1,4 +1,8 @@
-"""Flux: `flux jobs` as JSON or as a table, and the eventlogs of jobs with their R (RFC 18, 20 and 21 of Flux)."""
+"""Flux: `flux jobs` as JSON or as a table, and the eventlogs of jobs with their R (RFC 18, 20 and 21 of Flux).
+
+Read are `flux jobs -o` with JOBID, NODELIST, T_RUN and T_INACTIVE, `flux jobs --json`, or `flux job info ID eventlog`
+before `flux job info ID R`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""HTCondor: job ClassAds of `condor_history` (-l or -json), and the history file itself."""
+"""HTCondor: job ClassAds of `condor_history` (-l or -json), and the history file itself.
+
+An ad describes only the last run of its job: nodes of earlier runs look idle.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Kubernetes: pods and their events, as kubectl prints them with -o json, and the units that pods ask for."""
+"""Kubernetes: pods and their events, as kubectl prints them with -o json, and the units that pods ask for.
+
+A pod has its node from the condition PodScheduled to the end of its last container, else until it was disrupted. Pods
+of a DaemonSet, of the node itself and of kube-system are left out.
+"""
 
 from __future__ import annotations
 

@@ -4,6 +4,9 @@ Fields are separated by blanks, strings are quoted and double the quotes in them
 LSF configuration reference, lsb.acct(5) and lsb.events(5). The tail of a record of lsb.acct grows with the version and
 is not read, but for a few fields. Unlike lsb.acct, lsb.events knows jobs that are still running, every run of a
 requeued job, and closed hosts.
+
+A resized job of lsb.acct is on its last nodes from its start. lsb.events does not say when hosts went down: LSF does
+not log that.
 """
 
 from __future__ import annotations

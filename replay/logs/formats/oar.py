@@ -1,4 +1,7 @@
-"""OAR: jobs as `oarstat -J --gantt` and `oarstat -J -f` print them."""
+"""OAR: jobs as `oarstat -J --gantt` and `oarstat -J -f` print them.
+
+Read is also when resources were dead.
+"""
 
 from __future__ import annotations
 

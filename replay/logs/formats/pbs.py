@@ -2,6 +2,9 @@
 
 A record is `MM/DD/YYYY HH:MM:SS;type;id;key=value key=value ...` (OpenPBS and Torque administrator's guides, chapter
 on accounting). Times within the message are epochs; the stamp is local and used only where they are missing.
+
+Hosts come from `exec_host`, else from `exec_vnode`. `S` starts a job; `E` or `R` states a whole run; `A` ends what `S`
+began; with `c` a job gives nodes back. From `B` to `F`, `K` or `k` the nodes of a reservation are unavailable.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Grid Engine (Sun, Son of, Univa, Altair): the accounting file, colon-separated, see sge_accounting(5)."""
+"""Grid Engine (Sun, Son of, Univa, Altair): the accounting file, colon-separated, see sge_accounting(5).
+
+Each record is one host of a job. A record with a colon in a field is read where its times and numbers tell which fields
+belong together, else skipped.
+"""
 
 from __future__ import annotations
 

@@ -2,6 +2,11 @@
 
 All three forms of jobs become columns of text with the same names, which one set of rules judges. With -d, scontrol
 states which GPUs of each node a job has.
+
+Any columns of sacct are read, in any order, with any delimiter; files without a header need `--fields
+JobID,NodeList,...` or `--fields xdmod`. sacct escapes nothing: fields in excess go to columns of free text, and a row
+whose fields cannot be placed for sure is skipped, never read by position. A job that runs by its State and states an
+End in the past counts as running, with a warning; a row whose Start, End and Elapsed contradict each other is skipped.
 """
 
 from __future__ import annotations

@@ -2,6 +2,9 @@
 
 Feitelson, Tsafrir, Krakov: Experience with using the Parallel Workloads Archive, JPDC 74 (2014); 18 fields a line. The
 format has no room for extensions, but converters and simulators append fields: a 19th is read when it lists nodes.
+
+Nodes are processors (allocated, else requested) over `--processors-per-node`, else over MaxProcs / MaxNodes of the
+header, else over 1. Parts of jobs (status 2 to 4) are left out.
 """
 
 from __future__ import annotations

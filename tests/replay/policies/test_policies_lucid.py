@@ -282,7 +282,7 @@ def test_a_job_can_be_joined_at_the_instant_it_starts() -> None:
 
 @dataclass
 class Watched:
-    """A policy with a check of every decision by Lucid's rules for partners, see docs/policies.md."""
+    """A policy with a check of every decision by Lucid's rules for partners, see tests/rules/README.md."""
 
     inner: Lucid
     name: str = "watched"
@@ -1010,7 +1010,7 @@ def test_each_figure_of_the_reproduction_is_one_command(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """docs/fidelity.md lists the commands; one small virtual cluster here, where the published ones have 15."""
+    """benchmarks/README.md lists the commands; one small virtual cluster here, where the published ones have 15."""
     monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
     from lucid_venus import prepare
 

@@ -74,7 +74,7 @@ Choice = tuple[str, int]
 def utilities(
     view: JobView, held: str, kinds: Sequence[str], p: float
 ) -> dict[Choice, float]:
-    """By the letter of docs/policies.md, on nodes of one unit: of the configurations that are offered."""
+    """By the letter of tests/rules/README.md, on nodes of one unit: of the configurations that are offered."""
     job = view.job
     rates = {kind: job.on(kind).rates.tolist() for kind in kinds}
     sizes = range(job.jmin, job.jmax + 1)
