@@ -14,6 +14,7 @@ from options_page import options_page
 
 from bft.models.measure.log_forms import FORMS
 from bft.replay.cli.recipes import RECIPES
+from bft.replay.logs import units
 from bft.replay.logs.formats import BUILT_IN
 from bft.replay.options.options import FIELDS
 from bft.replay.results import host, metrics
@@ -37,6 +38,7 @@ def write_parts(folder: Path) -> None:
         "costs.md": explained(costs),
         "census.md": explained(census_of),
         "job-formats.md": "\n".join(job_formats()),
+        "units.md": explained(units),
         "log-notes.md": "\n".join(log_notes()),
         "modules.md": "\n".join(modules()),
         **{f"recipe-{name}.txt": text for name, text in RECIPES.items()},
@@ -82,16 +84,16 @@ def job_formats() -> Iterator[str]:
     """Yield what the readers of other simulators' job tables explain."""
     for name in ("jobs_pollux", "cluster_jobs", "jobs_swf", "jobs_philly"):
         module = import_module(f"bft.models.workloads.{name}")
-        title = (module.__doc__ or "").partition(":")[0]
+        title = (module.__doc__ or "").partition(" (docs")[0]
         yield f"**{title}.** {explained(module)}"
 
 
 def log_notes() -> Iterator[str]:
     """Yield what the readers of logs explain of their formats."""
-    for name in sorted({form.read.__module__ for form in BUILT_IN.values()}):
-        module = import_module(name)
-        if notes := explained(module).strip():
-            yield f"**{name.rpartition('.')[2]}**: {notes}\n"
+    for path in sorted((ROOT / "replay" / "logs" / "formats").glob("*.py")):
+        notes = explained(import_module(f"bft.replay.logs.formats.{path.stem}"))
+        if notes.strip() and path.stem != "nodes":
+            yield f"**{path.stem}**: {notes}"
 
 
 def modules() -> Iterator[str]:

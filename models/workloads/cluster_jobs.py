@@ -1,8 +1,8 @@
 """Job tables of GPU clusters with a size and a duration a job: `--jobs-format tiresias`, `venus` (docs/formats.md).
 
-`venus` (Helios, as in Lucid's artifact) has job_id, gpu_num, submit_time (date, or seconds from 2020-04-01), duration (s);
-optional user, vc, model, batchsize, amp (the model is then `MODEL+amp`), gmem (MiB). A job runs on gpu_num units at rate
-1; jobs without GPUs or duration are left out. `tiresias` has the same with num_gpu; optional model_name, skew,
+`venus` (Helios, as in Lucid's artifact) has job_id, gpu_num, submit_time (date, or seconds from 2020-04-01), duration
+(s); optional user, vc, model, batchsize, amp (the model is then `MODEL+amp`), gmem (MiB). A job runs on gpu_num units
+at rate 1; jobs without GPUs or duration are left out. `tiresias` has the same with num_gpu; optional model_name, skew,
 spread_slowdown.
 """
 

@@ -1,6 +1,6 @@
 """OAR: jobs as `oarstat -J --gantt` and `oarstat -J -f` print them.
 
-Read is also when resources were dead.
+When resources were dead is read too.
 """
 
 from __future__ import annotations
