@@ -12,15 +12,18 @@ from typing import Any
 
 from options_page import options_page
 
+from bft.milp import documents
 from bft.models.measure.log_forms import FORMS
+from bft.models.sharing import xi_table
 from bft.replay.cli.recipes import RECIPES
 from bft.replay.logs import units
 from bft.replay.logs.formats import BUILT_IN
 from bft.replay.options.options import FIELDS
-from bft.replay.results import host, metrics
+from bft.replay.results import host, metrics, outcome_tables
 from bft.replay.results.census import census_of
 from bft.replay.results.figures import FIGURES
 from bft.replay.results.headlines import costs
+from bft.replay.studies import evaluation
 
 ROOT = Path(__file__).parents[1]
 
@@ -39,6 +42,10 @@ def write_parts(folder: Path) -> None:
         "census.md": explained(census_of),
         "job-formats.md": "\n".join(job_formats()),
         "units.md": explained(units),
+        "run-tables.md": explained(outcome_tables),
+        "documents.md": explained(documents),
+        "evaluation.md": explained(evaluation),
+        "xi-table.md": explained(xi_table),
         "log-notes.md": "\n".join(log_notes()),
         "modules.md": "\n".join(modules()),
         **{f"recipe-{name}.txt": text for name, text in RECIPES.items()},

@@ -1,4 +1,30 @@
-"""Problems and answers as JSON documents (docs/formats.md)."""
+"""Problems and answers as JSON documents.
+
+`bft-replay solve PROBLEM.json` reads one problem; `.jsonl` or `.jsonl.gz` has one per line, `-` is standard input:
+
+```json
+{"units": 4, "Tfwd": 120, "jobs": [
+  {"name": "a", "Jmin": 1, "Jmax": 4, "Ns": [0, 1, 4], "Os": [0, 10, 30], "Tcup": 18, "Tcdw": 12, "weight": 1,
+   "current": [0, 2]}]}
+```
+
+`units` is the number of idle units, which are numbered from 0; `current` lists the units that the job holds.
+A job that holds more than Jmax goes at the rate of its curve there, must shrink, and pays Tcdw at that rate; one
+that holds a number below Jmin or between its `sizes` makes no progress and pays nothing.
+`weight`, `current`, `sizes` and `cost_model` (`bftrainer` or `stall`) are optional.
+With `"xi": [{"a": "a", "b": "b", "xi_a": 1.2, "xi_b": 1.1}, ...]` these pairs may share units;
+shared units stand in `current` of both.
+
+The answer has `status` (`optimal`, `feasible`, `fallback`; `infeasible` only with `--strict-reference`), `objective`,
+`bound`, `counts`, `allocation`, `backend`, `formulation`, `seconds`, sometimes a `note`, and the `id` of the problem if
+it has one.
+A malformed line of a batch becomes `{"error": ..., "line": ...}`.
+
+With several kinds of units `units` is an object, such as `{"a100": 2, "v100": 4}` (0 and 1 are then of `a100`, 2 to 5
+of `v100`), and `Os` may be one curve for each kind on which the job can run, such as
+`{"a100": [0, 80], "v100": [0, 30]}`.
+The answer has `kinds`, the kind of each job or `null`; `xi` and formulations other than `modes` are refused.
+"""
 
 from __future__ import annotations
 

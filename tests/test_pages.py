@@ -20,7 +20,7 @@ from shown import refreshed
 from toy_application import write_application
 
 from bft.replay.cli.main import COMMANDS, cli, run
-from bft.replay.results import host, metrics
+from bft.replay.results import host, metrics, outcome_tables
 from bft.replay.results.census import census_of
 from bft.replay.results.figures import FIGURES
 from bft.replay.results.headlines import costs
@@ -307,7 +307,9 @@ def test_every_column_and_figure_of_a_run_is_on_the_page_of_results(
         run(["replay", *RUNS[name].split(), "--jobs", "jobs.parquet", "--out", "run"])
         == 0
     )
-    explained = "".join(str(each.__doc__) for each in (census_of, costs, host, metrics))
+    explained = "".join(
+        str(each.__doc__) for each in (census_of, costs, host, metrics, outcome_tables)
+    )
     page = (DOCS / "results.md").read_text("utf-8") + explained
     named = set(re.findall(r"[\w.]+", page)) | set(FIGURES)
     assert columns_and_figures(here / "run") - named == set()

@@ -1,4 +1,19 @@
-"""ξ: how much two jobs slow each other down when they share units (docs/models.md)."""
+"""ξ: how much two jobs slow each other down when they share units (docs/models.md).
+
+`--xi` reads a table (Parquet, CSV, JSON lines) with one row per measurement, which applies to both orders of the pair:
+
+- `model_a`, `model_b`: models, as in the column `model` of the job table.
+- `xi_a`, `xi_b`: an iteration of a (of b) takes that many times as long when it shares with the other; below 1 counts
+  as 1.
+- `batch_a`, `batch_b`, optional: the row applies only to these batch sizes; of several rows the largest ratios count.
+- `units`, optional: units that each of the two ran on.
+- `flag`, optional, of estimated rows: `interpolated`, `clamped`, `guessed`.
+
+Rows with a job's number of units in `units` count (rigid policies: the number that it requests); without such a row,
+those without `units`; if all rows state `units`, the largest ratio counts.
+Two jobs never share units if no row names the pair, if a ratio at their sizes exceeds `--xi-max`, if their memory
+exceeds `--unit-memory`, or if `--forbid MODEL,MODEL` names them.
+"""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 A log states the units of a job in:
 
-- `slurm`: AllocTRES, else AllocGRES (up to 20.02), TresPerNode, AllocCPUS; which GPUs only `scontrol show job -d` tells,
-  while a job runs (`--recipe slurm` has a line for cron).
+- `slurm`: AllocTRES, else AllocGRES (up to 20.02), TresPerNode, AllocCPUS; which GPUs only `scontrol show job -d`
+  tells, while a job runs (`--recipe slurm` has a line for cron).
 - `slurm-json`: `tres.allocated`, and which by `gres_detail`.
 - `pbs`: Torque's `exec_gpus` (which), else `exec_vnode`, `exec_host`, `Resource_List`.
 - `lsf`: `ngpus_physical` on each host, slots. `kubernetes`: `resources` of the containers.

@@ -1,4 +1,36 @@
-"""The tables of a run directory: jobs, allocations, the nodes that host jobs took, and idle units that nobody held."""
+"""The tables of a run directory: steps, jobs, allocations, the nodes that host jobs took, and units that nobody held.
+
+**steps.parquet** has a row for each decision, and one (`status` = `end`) for what remained:
+
+- `time`; `idle`, `used` (units); `jobs`, `running` (jobs in play and running); `vc` with virtual clusters.
+- Since the row before: `joined`, `left` (units), `preempted` (jobs), `progress` (net work), and the losses
+  `rescale_cost`, `preemption_cost`, `stall_cost`, `start_cost`, `restart_cost`.
+- `rescaled`: jobs changed now; `rate`: from now on.
+- Of the decision: `objective`, `bound`, `gap` = (bound − objective) / max(1, |bound|), `status`, `note`, `backend`
+  (the one asked; `exact` in a fallback).
+
+`status` is `optimal` (proven), `feasible` (the best known at the time limit), `fallback` (the solver gave no valid
+answer), `decided` (by a policy that does not optimise), `infeasible` (`--strict-reference`),
+or `nothing idle`.
+
+**jobs.parquet** has, as in the job table, `name`, `vc`, `user`, `model`, `Jmin`, `Jmax`, `sizes`, `Jreq`, and:
+
+- `units_asked`, Jreq or its default; `left_out`, where some jobs were left out or refused;
+- instants `submit`, `start`, `finish`, and with `--workload` `cancelled`; seconds `jct_s`, `queueing_s` from the
+  submission to the finish, to the start;
+- `work` done and `total_work`; `lost_to_rescale`, `lost_to_preemption`, `lost_to_stall`, `lost_to_start`,
+  `lost_to_restart`;
+- counts `rescales`, `preemptions`, `restarts`; `unit_seconds` held, and `mean_units` while in the system.
+
+**allocations.parquet**: `job`, `first_unit`, `last_unit` (inclusive), `start`, `end`; its metadata name the nodes.
+A unit that two jobs share counts under both.
+**unused.parquet** has the same without `job`, within the window.
+
+**search.parquet**: `time`, `job`, `progress`, `score`, and the `best` score until then.
+
+**returns.parquet**: `time`, `place` (the node of the log), `node` (the one that filled its place), `let_go` (when
+training last let go of it, if it did).
+"""
 
 from __future__ import annotations
 
@@ -42,7 +74,7 @@ def jobs_frame(outcome: Outcome) -> pd.DataFrame:
     """Return a table with one row per job.
 
     Its columns are identity, sizes, times (UTC), JCT and queueing (s), work and losses (samples), units;
-    docs/results.md describes each.
+    the module describes each.
     """
     records = outcome.records
     start = _whole([record.start_ns for record in records])

@@ -2,6 +2,17 @@
 
 The stages are what one can do by hand: `ingest`, a replay for each reserve, and the page. A return time needs no replay
 of its own, because it changes no decision: the starts of a replay are priced at any (`bft.replay.results.host`).
+
+Columns of the table are, beside those of `bft.replay.results.host`:
+
+- `training_node_h`: node-hours that trainings held, in the window.
+- `starts`, `delayed`, `mean_delay_s`, `longest_delay_s`: of the machine's own jobs; the mean is over all starts.
+- `waiting_node_h`, `waiting_share_of_host`: what they wait, also as a share of their own node-hours.
+- `break_even_price`: node-hours of training for each that own jobs wait; less the energy, where prices are given.
+- `net_node_h`: training less `--host-price` (1) times the waiting.
+- `kwh_a_year`, `co2_kg_a_year`, `energy_cost_a_year`: more than if the nodes that train had stayed idle.
+- `value_a_year`, `net_value_a_year`: `--price-per-node-hour` times training, and times the net less the energy.
+- `..._a_year`: the window, repeated for 365 days.
 """
 
 from __future__ import annotations
