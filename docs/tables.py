@@ -14,6 +14,8 @@ from options_page import options_page
 
 from bft.milp import documents
 from bft.models.measure.log_forms import FORMS
+from bft.models.searches.evolution import Evolution
+from bft.models.searches.successive_halving import SuccessiveHalving
 from bft.models.sharing import xi_table
 from bft.replay.cli.recipes import RECIPES
 from bft.replay.logs import units
@@ -32,22 +34,24 @@ def write_parts(folder: Path) -> None:
     """Write each part as a file that a page includes."""
     folder.mkdir(parents=True, exist_ok=True)
     parts = {
-        "options.md": options_page(FIELDS),
-        "figures.md": "\n".join(figures()),
-        "log-forms.md": "\n".join(log_forms()),
+        "options.txt": options_page(FIELDS),
+        "figures.txt": "\n".join(figures()),
+        "log-forms.txt": "\n".join(log_forms()),
         "log-formats.txt": "\n".join(log_formats()),
-        "metrics.md": explained(metrics),
-        "host.md": explained(host),
-        "costs.md": explained(costs),
-        "census.md": explained(census_of),
-        "job-formats.md": "\n".join(job_formats()),
-        "units.md": explained(units),
-        "run-tables.md": explained(outcome_tables),
-        "documents.md": explained(documents),
-        "evaluation.md": explained(evaluation),
-        "xi-table.md": explained(xi_table),
-        "log-notes.md": "\n".join(log_notes()),
-        "modules.md": "\n".join(modules()),
+        "metrics.txt": explained(metrics),
+        "host.txt": explained(host),
+        "costs.txt": explained(costs),
+        "census.txt": explained(census_of),
+        "job-formats.txt": "\n".join(job_formats()),
+        "units.txt": explained(units),
+        "run-tables.txt": explained(outcome_tables),
+        "documents.txt": explained(documents),
+        "evaluation.txt": explained(evaluation),
+        "xi-table.txt": explained(xi_table),
+        "hpo.txt": explained(SuccessiveHalving),
+        "nas.txt": explained(Evolution),
+        "log-notes.txt": "\n".join(log_notes()),
+        "modules.txt": "\n".join(modules()),
         **{f"recipe-{name}.txt": text for name, text in RECIPES.items()},
     }
     for name, text in parts.items():

@@ -3,7 +3,7 @@
 The stages are what one can do by hand: `ingest`, a replay for each reserve, and the page. A return time needs no replay
 of its own, because it changes no decision: the starts of a replay are priced at any (`bft.replay.results.host`).
 
-Columns of the table are, beside those of `bft.replay.results.host`:
+Columns of the table:
 
 - `training_node_h`: node-hours that trainings held, in the window.
 - `starts`, `delayed`, `mean_delay_s`, `longest_delay_s`: of the machine's own jobs; the mean is over all starts.
