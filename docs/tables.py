@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -28,34 +28,38 @@ from bft.replay.results.headlines import costs
 from bft.replay.studies import evaluation
 
 ROOT = Path(__file__).parents[1]
+# Whose docstrings pages take in.
+EXPLAINED: Mapping[str, Any] = {
+    "metrics": metrics,
+    "host": host,
+    "costs": costs,
+    "census": census_of,
+    "units": units,
+    "run-tables": outcome_tables,
+    "documents": documents,
+    "evaluation": evaluation,
+    "xi-table": xi_table,
+    "hpo": SuccessiveHalving,
+    "nas": Evolution,
+}
 
 
 def write_parts(folder: Path) -> None:
     """Write each part as a file that a page includes."""
     folder.mkdir(parents=True, exist_ok=True)
     parts = {
-        "options.txt": options_page(FIELDS),
-        "figures.txt": "\n".join(figures()),
-        "log-forms.txt": "\n".join(log_forms()),
-        "log-formats.txt": "\n".join(log_formats()),
-        "metrics.txt": explained(metrics),
-        "host.txt": explained(host),
-        "costs.txt": explained(costs),
-        "census.txt": explained(census_of),
-        "job-formats.txt": "\n".join(job_formats()),
-        "units.txt": explained(units),
-        "run-tables.txt": explained(outcome_tables),
-        "documents.txt": explained(documents),
-        "evaluation.txt": explained(evaluation),
-        "xi-table.txt": explained(xi_table),
-        "hpo.txt": explained(SuccessiveHalving),
-        "nas.txt": explained(Evolution),
-        "log-notes.txt": "\n".join(log_notes()),
-        "modules.txt": "\n".join(modules()),
-        **{f"recipe-{name}.txt": text for name, text in RECIPES.items()},
+        "options": options_page(FIELDS),
+        "figures": "\n".join(figures()),
+        "log-forms": "\n".join(log_forms()),
+        "log-formats": "\n".join(log_formats()),
+        "job-formats": "\n".join(job_formats()),
+        "log-notes": "\n".join(log_notes()),
+        "modules": "\n".join(modules()),
+        **{name: explained(thing) for name, thing in EXPLAINED.items()},
+        **{f"recipe-{name}": text for name, text in RECIPES.items()},
     }
     for name, text in parts.items():
-        (folder / name).write_text(text, encoding="utf-8")
+        (folder / f"{name}.txt").write_text(text, encoding="utf-8")
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:

@@ -313,3 +313,19 @@ def test_every_column_and_figure_of_a_run_is_on_the_page_of_results(
     page = (DOCS / "results.md").read_text("utf-8") + explained
     named = set(re.findall(r"[\w.]+", page)) | set(FIGURES)
     assert columns_and_figures(here / "run") - named == set()
+
+
+def test_pages_take_in_only_what_is_made_from_the_program(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(DOCS))
+    from tables import write_parts
+
+    write_parts(here)
+    included = {
+        name
+        for page in DOCS.rglob("*.md")
+        for name in re.findall(r"_build/parts/([\w.-]+)", page.read_text("utf-8"))
+    }
+    assert len(included) > 20
+    assert not [name for name in included if not (here / name).read_text().strip()]

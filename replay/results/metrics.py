@@ -13,10 +13,9 @@
   `interrupted` tells whether the replay was cut short.
 - `decisions_unproven`, where there are any (`feasible`, `fallback`): `count`, `gap_mean`, `gap_largest`,
   `without_bound`.
-- `bound`, `share_of_bound`, `bounds` (the bound); `advised`: the options to set where more than 5 % of the
-  bound is left, null where none is known to help.
-- With `--workload`: `search` (scenarios).
-  With `--admission`: `admission` (semantics).
+- `bound`, `share_of_bound`, `bounds`: what no policy can exceed; `advised`: the options to set where more than 5 % of
+  the bound is left, null where none is known to help.
+- With `--workload`: `search`. With `--admission`: `admission`.
 
 **Units**
 
