@@ -61,7 +61,7 @@ def replay(
         A file, a list of files, a frame with one row per job, or a `JobTable`; None: the bundled ones, or beside a
         trace a generated workload.
     policy
-        Who decides: one of `bft-replay policies`; or a policy of your own, a class or an object with `name` and
+        Who decides: one of `bft-replay list policies`; or a policy of your own, a class or an object with `name` and
         `decide(state)`. Default: milp, with `xi` milp-sharing.
     xi
         What sharing units costs whom.
@@ -366,7 +366,7 @@ def ingest(
     files
         One log, or several that are one log.
     form
-        Their format: `slurm`, `pbs`, `lsf`, `sge`, `cobalt` and so on (`bft-replay ingest --formats` lists all), or
+        Their format: `slurm`, `pbs`, `lsf`, `sge`, `cobalt` and so on (`bft-replay list formats` lists all), or
         `auto`, which their first lines show.
     **options
         Those of the command: `nodes`, `events`, `reservations` (each one file or several), `tz`, `begin`, `end`

@@ -195,7 +195,7 @@ def test_a_number_beyond_all_floats_is_refused_by_column_with_the_lowest_version
         "predict",
         "convert",
         "generate",
-        "policies",
+        "list",
     ],
 )
 def test_help_and_unknown_options_are_as_they_should_be_with_the_lowest_versions(

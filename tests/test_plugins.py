@@ -11,9 +11,9 @@ from bft.replay.cli.main import run
 
 # What asks for a plugin, and what lists all of its group.
 COMMANDS = {
-    "bft.policies": (["--policy", "twice", "--out", "out"], ["policies"]),
-    "bft.backends": (["--backend", "twice", "--out", "out"], ["backends"]),
-    "bft.logs": (["ingest", "twice", "log", "-o", "out.csv"], ["ingest", "--formats"]),
+    "bft.policies": (["--policy", "twice", "--out", "out"], ["list", "policies"]),
+    "bft.backends": (["--backend", "twice", "--out", "out"], ["list", "backends"]),
+    "bft.logs": (["ingest", "twice", "log", "-o", "out.csv"], ["list", "formats"]),
 }
 
 
@@ -51,7 +51,7 @@ def test_a_name_that_is_ours_is_not_replaced(
     monkeypatch.syspath_prepend(
         plant({}, {"bft.policies": {"fifo": "nowhere:Fifo"}}, tmp_path / "site")
     )
-    assert run(["policies", "fifo"]) == 0
+    assert run(["list", "policies", "fifo"]) == 0
     assert "nowhere" not in capsys.readouterr().out
-    assert run(["policies"]) == 0
+    assert run(["list", "policies"]) == 0
     assert capsys.readouterr().out.count("fifo") == 1

@@ -83,7 +83,7 @@ def test_the_small_set_replays_what_all_packages_do(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "Non-default parameters" not in done.stderr  # mipster prints them
     listed = subprocess.run(
-        [target / "bin" / "bft-replay", "backends"],
+        [target / "bin" / "bft-replay", "list", "backends"],
         capture_output=True,
         text=True,
         check=True,

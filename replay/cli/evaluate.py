@@ -26,7 +26,7 @@ from bft.replay.options.worth import PRICES, WORLD
 @click.command(cls=TableCommand)
 @click.argument("files", metavar="LOG...", nargs=-1, required=True)
 @click.option("--format", "form", metavar="FORMAT", type=Checked(Name(each_form)), default="auto", show_default=True,
-              help="Format of the logs: see bft-replay ingest --formats.")  # fmt: skip
+              help="Format of the logs: see bft-replay list formats.")  # fmt: skip
 @log_options
 @together(*map(option, WORLD.values()), *map(option, PRICES.values()))
 @click.option(

@@ -30,37 +30,13 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "bft-replay -ndmap trace.parquet --jobs jobs.csv --preset best",
         "bft-replay --cluster 16x4 --jobs jobs.csv --policy tiresias-l --out tiresias",
     ),
-    "bound": (
-        "bft-replay bound -ndmap trace.parquet --jobs jobs.csv",
-        "bft-replay bound --cluster 16x4 --jobs jobs.csv",
-    ),
     "compare": (
         "bft-replay compare -ndmap trace.parquet --jobs jobs.csv --policy milp,pollux,equal-share",
         "bft-replay compare mine-itrOut other-itrOut",
     ),
     "sweep": (
         "bft-replay sweep -ndmap trace.parquet -Tfwd 10,30,60 -maxJ 5,10,0 --seed 0:8",
-        "bft-replay sweep best --metric U --by Tfwd",
-    ),
-    "sweep all": (
-        "bft-replay sweep all -Tfwd 10,30,60",
-        "bft-replay sweep all -Tfwd 10,30,60 --workers 2 --out study",
-    ),
-    "sweep best": (
-        "bft-replay sweep best --metric U",
-        "bft-replay sweep best --metric U --by Tfwd --out study",
-    ),
-    "sweep collect": (
-        "bft-replay sweep collect",
-        "bft-replay sweep collect --out study",
-    ),
-    "sweep plan": (
-        "bft-replay sweep plan -Tfwd 10,30,60 --out study",
-        "bft-replay sweep plan -Tfwd 10,30,60 --script slurm --out study",
-    ),
-    "sweep run": (
-        "bft-replay sweep run --index 3 --out study",
-        "bft-replay sweep run --workers 2 --out study",
+        "bft-replay sweep --best U --by Tfwd",
     ),
     "solve": (
         "bft-replay solve problem.json",
@@ -163,8 +139,7 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "bft-replay generate log slurm -o sacct.txt",
         "bft-replay generate log pbs --nodes 256 --days 14 --seed 1 -o accounting",
     ),
-    "policies": ("bft-replay policies", "bft-replay policies tiresias-l"),
-    "backends": ("bft-replay backends", "bft-replay backends --json"),
+    "list": ("bft-replay list backends", "bft-replay list policies tiresias-l"),
 }
 
 

@@ -76,25 +76,6 @@ def each_form() -> Iterator[str]:
     yield from each_format_name()
 
 
-def _print_formats(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    if not value:
-        return
-    from bft.replay.logs.formats import format_names
-
-    for name in format_names():
-        click.echo(f"{name:<20}{_about(name)}")
-    ctx.exit()
-
-
-def _about(name: str) -> str:
-    from bft.replay.logs.formats import log_format
-
-    try:
-        return log_format(name).about
-    except InputError as error:  # a broken package of others hides no other format
-        return str(error)
-
-
 def _once(
     ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
 ) -> str | None:
@@ -271,8 +252,6 @@ def ingest_options(given: dict[str, Any], **more: Any) -> IngestOptions:
 @click.option("--recipe", metavar="SCHEDULER", callback=_print_recipe, expose_value=False,
               help="Print the commands that export what is needed and exit: slurm, pbs, lsf, sge, cobalt, flux, "
               "oar, htcondor, kubernetes, intervals, snapshots, ...")  # fmt: skip
-@click.option("--formats", is_flag=True, callback=_print_formats, expose_value=False, is_eager=True,
-              help="Print all FORMATs that can be read here and exit.")  # fmt: skip
 def ingest(
     log_format: str,
     files: tuple[str, ...],
@@ -285,9 +264,10 @@ def ingest(
     """Make a node trace of a scheduler's logs, and report what they hold.
 
     FORMAT is one of slurm, slurm-json, pbs, lsf, lsf-events, sge, cobalt, swf, flux, oar, htcondor, kubernetes,
-    intervals, snapshots, another package's (--formats lists all), or auto. FILEs may be compressed (gzip, xz, zstd,
-    bzip2); - is standard input. A node is idle while no job runs on it and it is neither down, drained nor reserved, as
-    far as --events and --reservations say. The machine's own jobs are written beside the trace, as TRACE.jobs.parquet.
+    intervals, snapshots, another package's (`bft-replay list formats`), or auto. FILEs may be compressed (gzip, xz,
+    zstd, bzip2); - is standard input. A node is idle while no job runs on it and it is neither down, drained nor
+    reserved, as far as --events and --reservations say. The machine's own jobs are written beside the trace, as
+    TRACE.jobs.parquet.
     """
     from bft.replay.logs.ingest import ingested
     from bft.replay.trace.trace_files import write_trace

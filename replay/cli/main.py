@@ -33,7 +33,6 @@ COMMANDS = {
     "replay": "Replay a node trace (the default command).",
     "compare": "Compare several replays of the same input in one table.",
     "sweep": "Replay a grid of options, on one machine or many.",
-    "bound": "Report the samples that no policy can exceed.",
     "solve": "Solve allocation problems given as JSON.",
     "report": "Write runs as one HTML page with charts.",
     "ingest": "Make a node trace of a scheduler's logs.",
@@ -43,9 +42,10 @@ COMMANDS = {
     "predict": "Learn durations, submissions and sharing scores from logs.",
     "convert": "Rewrite a trace or job table in the native form.",
     "generate": "Make a synthetic node trace, job table or log.",
-    "policies": "List the policies and their constants.",
-    "backends": "List the solvers of decisions, with versions and licences.",
+    "list": "List policies, solvers, formats of logs.",
 }
+# Commands whose functions have other names: those of Python's own.
+FUNCTIONS = {"list": "list_"}
 COMPLETION = "_BFT_REPLAY_COMPLETE"
 GIVEN = "bft.replay.given"  # where click's context keeps the arguments
 # Two interrupts closer than this are one: programs such as timeout signal the process and then its group.
@@ -68,7 +68,7 @@ class _Dispatcher(Group):
         if cmd_name not in COMMANDS:
             return None
         module = import_module(f"bft.replay.cli.{cmd_name}")
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, FUNCTIONS.get(cmd_name, cmd_name))
         _bind_variables(command, f"BFT_REPLAY_{cmd_name.upper()}")
         return command
 

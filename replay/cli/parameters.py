@@ -273,10 +273,17 @@ _ONLY_HERE = (
         section=OUTPUT,
     ),
     OptionField(
+        name="bound",
+        flags=("--bound",),
+        check=Flag(),
+        help="Replay nothing: report the samples that no policy can exceed, and the least completion times.",
+        section=OUTPUT,
+    ),
+    OptionField(
         name="as_json",
         flags=("--json",),
         check=Flag(),
-        help="Write the summary as JSON to standard output.",
+        help="Write the summary, or with --bound the bounds, as JSON to standard output.",
         section=OUTPUT,
     ),
 )

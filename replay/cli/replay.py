@@ -9,6 +9,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
@@ -51,6 +52,9 @@ def replay(**given: Any) -> int:
 
     folder = _folder(given["name"], given["out"])
     options = _options(given)
+    if given["bound"]:
+        _report_bounds(options, as_json=given["as_json"])
+        return 0
     log = None if given["print_"] else io.StringIO()
     summary = _executed(options, folder, given, log)
     if log is not None:
@@ -61,6 +65,32 @@ def replay(**given: Any) -> int:
     elif log is None:
         show(summary, folder)
     return _exit_code(summary, folder, saved=given["checkpoint_every_s"] is not None)
+
+
+def _report_bounds(options: Options, *, as_json: bool) -> None:
+    """Print what no policy can exceed on the inputs of a replay."""
+    from bft.replay.run import bounds_by
+
+    with _watching(None) as watcher:
+        bounds, inputs = bounds_by(options, watcher)
+    if as_json:
+        figures = {**asdict(bounds), "jobs": len(inputs.jobs)}
+        click.echo(json.dumps(figures, indent=2, sort_keys=True))
+        return
+    if bounds.bound is None:
+        click.echo(bounds.why_none)
+        return
+    click.echo(f"{'bound':<26}at most {bounds.bound:,.0f} samples")
+    if bounds.jct_mean_s is not None:
+        least = f"at least {bounds.jct_mean_s / 3600:,.2f} h"
+        click.echo(
+            f"{'mean job completion time':<26}{least}, jobs not done counted to the end"
+        )
+    if bounds.makespan_s is None:
+        makespan = "not all jobs can be done"
+    else:
+        makespan = f"at least {bounds.makespan_s / 3600:,.2f} h"
+    click.echo(f"{'makespan':<26}{makespan}")
 
 
 def _folder(name: str, out: str | None) -> Path:

@@ -124,6 +124,12 @@ worker_options: Decorator = together(
 )
 
 
+def states_plan(given: dict[str, Any]) -> bool:
+    """Whether the command line says what to replay."""
+    of_replays = ("variants", "plan_file", *map(parameter_name, FIELDS.values()))
+    return any(given[name] for name in of_replays)
+
+
 def plan_of(given: dict[str, Any]) -> Plan:
     """The plan that the command line and --plan ask for."""
     from bft.replay.studies.study import Plan

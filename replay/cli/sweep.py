@@ -16,13 +16,13 @@ from bft.replay.cli.frames import (
     show_table,
     write_frame,
 )
-from bft.replay.cli.groups import Command, Group
 from bft.replay.cli.main import EXIT_BAD_INPUT, EXIT_DEGRADED
 from bft.replay.cli.messages import say_note, say_progress, say_warning
-from bft.replay.cli.parameters import Checked, TableCommand, together
+from bft.replay.cli.parameters import Checked, TableCommand
 from bft.replay.cli.study_options import (
     plan_of,
     plan_options,
+    states_plan,
     study_progress,
     worker_options,
 )
@@ -30,205 +30,134 @@ from bft.replay.options.naming import label_of
 from bft.replay.options.options import FIELDS
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from bft.replay.studies.carry_out import Workers
     from bft.replay.studies.study import Plan, Study
 
-# As in bft.replay.studies, whose import would be too slow for printing help.
-SYSTEMS = ("slurm", "pbs", "lsf", "flux")
-DEFAULT = "all"
-
-_out = click.option(
-    "--out",
-    metavar="DIR",
-    default="sweep-study",
-    show_default=True,
-    help="Folder of the study.",
-)
-_who = together(
-    worker_options,
-    click.option(
-        "--dask",
-        metavar="ADDRESS",
-        help="Workers of a Dask cluster, by its scheduler's address.",
-    ),
-)
-_keep = together(
-    click.option(
-        "--whole",
-        is_flag=True,
-        help="Keep whole run directories. [summaries and wall times]",
-    ),
-    click.option("--again", is_flag=True, help="Repeat replays that are already done."),
-)
+# As in bft.replay.studies, whose import would be too slow for printing help; "none" writes the plan alone.
+SYSTEMS = ("slurm", "pbs", "lsf", "flux", "none")
+# Options about the sweep that is in the folder, by their flags.
+LATER = {"index": "--index", "collect": "--collect", "metric": "--best"}
 
 
-@click.group(cls=Group, default=DEFAULT)
-def sweep() -> None:
-    """Replay a grid of options: each takes several values, with commas between, and all combinations are replayed.
-
-    `bft-replay sweep -Tfwd 10,30,60 -maxJ 5,10,0 --seed 0:8` plans, runs and collects; `sweep all --help` lists the
-    options. Finished replays are skipped: after a kill, the same command goes on. For job arrays: plan, run --index I,
-    collect.
-    """
-
-
-@sweep.command(
-    name=DEFAULT,
-    cls=TableCommand,
-    short_help="Plan, run and collect (the default).",
-)
+@click.command(cls=TableCommand)
 @plan_options
-@_who
-@_keep
-@_out
-def all_(**given: Any) -> int:
-    """Plan a grid, replay what is not done yet, and collect."""
-    study, plan, keys = _planned(given)
-    return _run(study, plan, keys, given)
-
-
-@sweep.command(
-    cls=TableCommand, short_help="Write the plan of a grid, for run and collect."
+@worker_options
+@click.option(
+    "--dask",
+    metavar="ADDRESS",
+    help="Workers of a Dask cluster, by its scheduler's address.",
 )
-@plan_options
+@click.option(
+    "--whole",
+    is_flag=True,
+    help="Keep whole run directories. [summaries and wall times]",
+)
+@click.option("--again", is_flag=True, help="Repeat replays that are already done.")
 @click.option(
     "--script",
     "system",
     type=Checked(Name(SYSTEMS)),
-    help="Write a job script of this batch system too.",
+    help="Replay nothing: write the plan, and the job script of a batch system that replays it.",
 )
-@_out
-def plan(**given: Any) -> None:
-    """Write the plan of a grid, and a job script that runs each point as a job of an array."""
-    study, planned, _ = _planned(given)
-    say_progress(f"{len(planned.points)} points: {study.folder / 'plan.json'}")
-    if given["system"]:
-        from bft.replay.studies.carry_out import script
-        from bft.replay.studies.study import write_whole
-
-        path = study.folder / f"sweep.{given['system']}.sh"
-        (study.folder / "logs").mkdir(exist_ok=True)
-        write_whole(path, script(given["system"], study.folder, len(planned.points)))
-        say_progress(
-            f"job script: {path}; then bft-replay sweep collect --out {study.folder}"
-        )
-
-
-@sweep.command(cls=Command, short_help="Replay points of a plan.")
 @click.option(
     "--index",
     type=int,
     metavar="I",
-    help="Only this point, from 0, in this process. [all not done yet]",
+    help="Of the sweep in --out replay this point only, from 0, as a job of an array does.",
 )
-@_who
-@_keep
-@_out
-def run(**given: Any) -> int:
-    """Replay the points of a plan that are not done yet, or the one of an index."""
-    from bft.replay.studies.study import Study
-
-    study = Study(Path(given["out"]))
-    planned, keys = study.read_plan()
-    return _run(study, planned, keys, given)
-
-
-@sweep.command(cls=Command, short_help="Put the results of all points into one table.")
-@_out
-def collect(out: str) -> int:
-    """Collect the results of a study into results.parquet: one row a point, with every option and every metric."""
-    from bft.replay.studies.study import Study
-
-    study = Study(Path(out))
-    return _collected(study, *study.read_plan())
-
-
-@sweep.command(cls=Command, short_help="Which values are best, and by how much.")
 @click.option(
-    "--metric",
-    default="U",
-    show_default=True,
-    help="Metric to compare; of times and losses less is better.",
+    "--collect",
+    is_flag=True,
+    help="Replay nothing: put the results of the sweep in --out into one table.",
+)
+@click.option(
+    "--best",
+    "metric",
+    metavar="METRIC",
+    help="Replay nothing: tell which values are best by METRIC, such as U; of times and losses less is better.",
 )
 @click.option(
     "--by",
     multiple=True,
     metavar="OPTION",
-    help="The options to compare; may be repeated. [all but seeds]",
+    help="With --best: the options to compare; may be repeated. [all but seeds]",
 )
 @click.option(
     "-o",
     "outputs",
     multiple=True,
     metavar="FILE",
-    help="Write the table: .md, .csv, .parquet, .json.",
+    help="With --best: write the table: .md, .csv, .parquet, .json.",
 )
-@click.option("--json", "as_json_", is_flag=True, help="As JSON.")
-@_out
-def best(
-    out: str, metric: str, by: tuple[str, ...], outputs: tuple[str, ...], as_json_: bool
-) -> None:
-    """Report which values of the options are best, over all other varied options, with the spread."""
-    from bft.replay.studies.study import Study
-    from bft.replay.studies.sweeping import best as best_of
-    from bft.replay.studies.sweeping import option_named
+@click.option("--json", "as_json_", is_flag=True, help="With --best: as JSON.")
+@click.option(
+    "--out",
+    metavar="DIR",
+    default="sweep-study",
+    show_default=True,
+    help="Folder of the study.",
+)
+def sweep(**given: Any) -> int:
+    """Replay a grid of options: each takes several values, with commas between, and all combinations are replayed.
 
-    check_suffixes(outputs)
-    study = Study(Path(out))
-    planned, keys = study.read_plan()
-    frame = study.frame(planned, keys)
-    table = best_of(
-        frame,
-        planned.varied,
-        metric,
-        [option_named(each, planned.varied) for each in by],
-    )
-    document = {"metric": metric, "rows": records(table)}
-    titles, rows = _shown(table)
-    for output in outputs:
-        write_frame(table, output, as_markdown(titles, rows), document)
-    if as_json_:
-        click.echo(as_json(document))
-        return
-    show_table(titles, rows)
-    top, left = table.iloc[0], int((frame["status"] != "done").sum())
-    names = [
-        name
-        for name in table.columns
-        if name not in ("points", "mean", "low", "high", "wins")
-    ]
-    of = (
-        f"over {top['points']} points {_number(top['low'])} to {_number(top['high'])}"
-        if top["points"] > 1
-        else "one point"
-    )
-    click.echo(
-        f"Best by {metric}: {label_of({name: top[name] for name in names})}, mean {_number(top['mean'])} ({of})."
-    )
-    if left:
-        say_note(f"{left} of {len(frame)} points are not done")
-
-
-def _planned(given: dict[str, Any]) -> tuple[Study, Plan, list[str]]:
+    Finished replays are skipped: after a kill, the same command goes on, and so does `sweep --out DIR` alone. The
+    results are one table, results.parquet.
+    """
     from bft.replay.studies.study import Study
 
+    check_suffixes(given["outputs"])
     study = Study(Path(given["out"]))
-    planned = plan_of(given)
-    return study, planned, study.write_plan(planned)
+    later = next(
+        (flag for name, flag in LATER.items() if given[name] not in (None, False)), None
+    )
+    if not states_plan(given):
+        plan, keys = study.read_plan()
+    elif later is None:
+        plan = plan_of(given)
+        keys = study.write_plan(plan)
+    else:
+        raise click.UsageError(
+            f"{later} is about the sweep in --out: leave out the options of replays"
+        )
+    if given["system"]:
+        _write_script(study, plan, given["system"])
+        return 0
+    if given["metric"] is not None:
+        _report_best(study, plan, keys, given)
+        return 0
+    if given["collect"]:
+        return _collected(study, plan, keys)
+    return _run(study, plan, keys, given)
 
 
-def _run(study: Study, planned: Plan, keys: list[str], given: dict[str, Any]) -> int:
-    from bft.replay.studies.carry_out import carry_out
+def _write_script(study: Study, plan: Plan, system: str) -> None:
+    from bft.replay.studies.carry_out import script
+    from bft.replay.studies.study import write_whole
 
-    only = given.get("index")
+    say_progress(f"{len(plan.points)} points: {study.folder / 'plan.json'}")
+    if system == "none":
+        return
+    path = study.folder / f"sweep.{system}.sh"
+    (study.folder / "logs").mkdir(exist_ok=True)
+    write_whole(path, script(system, study.folder, len(plan.points)))
+    then = f"bft-replay sweep --collect --out {study.folder}"
+    say_progress(f"job script: {path}; then {then}")
+
+
+def _run(study: Study, plan: Plan, keys: list[str], given: dict[str, Any]) -> int:
+    from bft.replay.studies.carry_out import carry_out, dask, local
+
+    only = given["index"]
+    workers = local(given["workers"])
+    if only is not None:
+        workers = local(0)
+    elif given["dask"]:
+        workers = dask(given["dask"])
     with study_progress(again=given["again"]) as onlooker:
         account = carry_out(
             study,
-            planned,
+            plan,
             keys,
-            _workers(given),
+            workers,
             whole=given["whole"],
             only=only,
             again=given["again"],
@@ -237,51 +166,54 @@ def _run(study: Study, planned: Plan, keys: list[str], given: dict[str, Any]) ->
     for note, count in account.notes.items():
         say_note(f"{note} ({count} point{'s' * (count != 1)})")
     if account.degraded:
-        say_warning(
-            f"degraded, fallbacks were used or answers invalid: {'; '.join(account.degraded)}"
-        )
-    if only is not None:
-        return (
-            EXIT_BAD_INPUT
-            if account.failures
-            else EXIT_DEGRADED
-            if account.degraded
-            else 0
-        )
-    return _collected(study, planned, keys) or (
-        EXIT_DEGRADED if account.degraded else 0
-    )
+        which = "; ".join(account.degraded)
+        say_warning(f"degraded, fallbacks were used or answers invalid: {which}")
+    code = EXIT_BAD_INPUT if account.failures else 0
+    if only is None:
+        code = _collected(study, plan, keys)
+    return code or (EXIT_DEGRADED if account.degraded else 0)
 
 
-def _collected(study: Study, planned: Plan, keys: list[str]) -> int:
-    frame = study.collect(planned, keys)
-    counts = frame["status"].value_counts()
-    said = ", ".join(
-        f"{counts[status]} {status}"
-        for status in ("done", "failed", "missing")
-        if status in counts
-    )
+def _collected(study: Study, plan: Plan, keys: list[str]) -> int:
+    counts = study.collect(plan, keys)["status"].value_counts()
+    there = [name for name in ("done", "failed", "missing") if name in counts]
+    said = ", ".join(f"{counts[name]} {name}" for name in there)
     click.echo(f"{said}: {study.folder / 'results.parquet'}")
     if "done" not in counts:
         return EXIT_BAD_INPUT
     return EXIT_DEGRADED if len(counts) > 1 else 0
 
 
-def _workers(given: dict[str, Any]) -> Workers:
-    from bft.replay.studies.carry_out import dask, local
+def _report_best(
+    study: Study, plan: Plan, keys: list[str], given: dict[str, Any]
+) -> None:
+    """Report which values of the options are best, over all other varied options, with the spread."""
+    from bft.replay.studies.sweeping import best, option_named
 
-    if given.get("index") is not None:
-        return local(0)
-    return dask(given["dask"]) if given["dask"] else local(given["workers"])
-
-
-def _shown(table: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
-    titles = [
-        FIELDS[name].flag if name in FIELDS else str(name) for name in table.columns
-    ]
-    return titles, [
-        [_number(value) for value in row] for row in table.itertuples(index=False)
-    ]
+    metric, varied = given["metric"], plan.varied
+    frame = study.frame(plan, keys)
+    by = [option_named(each, varied) for each in given["by"]]
+    table = best(frame, varied, metric, by)
+    document = {"metric": metric, "rows": records(table)}
+    titles = [FIELDS[name].flag if name in FIELDS else str(name) for name in table]
+    rows = [[_number(cell) for cell in row] for row in table.itertuples(index=False)]
+    for output in given["outputs"]:
+        write_frame(table, output, as_markdown(titles, rows), document)
+    if given["as_json_"]:
+        click.echo(as_json(document))
+        return
+    show_table(titles, rows)
+    top = table.iloc[0]
+    spread = "one point"
+    if top["points"] > 1:
+        spread = f"over {top['points']} points {_number(top['low'])} to {_number(top['high'])}"
+    values = top.drop(["points", "mean", "low", "high", "wins"]).to_dict()
+    click.echo(
+        f"Best by {metric}: {label_of(values)}, mean {_number(top['mean'])} ({spread})."
+    )
+    left = int((frame["status"] != "done").sum())
+    if left:
+        say_note(f"{left} of {len(frame)} points are not done")
 
 
 def _number(value: Any) -> str:

@@ -296,7 +296,7 @@ class OptionTable:
         "--policy",
         Name(_policies),
         "milp",
-        help="Who decides; `bft-replay policies` lists them.",
+        help="Who decides; `bft-replay list policies` lists them.",
         section=POLICY,
         metavar="NAME",
         published=True,
@@ -305,7 +305,7 @@ class OptionTable:
         "--set",
         Several(Assignment()),
         (),
-        help="A constant of the policy; `bft-replay policies NAME` lists them. May be repeated.",
+        help="A constant of the policy; `bft-replay list policies NAME` lists them. May be repeated.",
         section=POLICY,
         metavar="NAME=VALUE",
     )

@@ -107,7 +107,7 @@ class SolverOptions:
         "--backend",
         Name(_BACKENDS.each),
         "cbc",
-        help="The solver of the MILP; `bft-replay backends` lists the available ones.",
+        help="The solver of the MILP; `bft-replay list backends` lists the available ones.",
         section=SOLVER,
         conditions=(_SOLVES,),
         published=True,

@@ -257,7 +257,7 @@ def script(system: str, study: Path, points: int) -> str:
     last = points - 1
 
     def run(index: str) -> str:
-        return f"exec {command} sweep run --index {index} --out {folder}"
+        return f"exec {command} sweep --index {index} --out {folder}"
 
     lines = {
         "slurm": [
@@ -287,7 +287,7 @@ def script(system: str, study: Path, points: int) -> str:
         ],
         "flux": [
             f"exec flux submit --cc=0-{last} --job-name=bft-sweep --cores=1 --time-limit={HOURS}h \\",
-            f"  --output={shlex.quote(str(logs))}/{{cc}}.log {command} sweep run --index {{cc}} --out {folder}",
+            f"  --output={shlex.quote(str(logs))}/{{cc}}.log {command} sweep --index {{cc}} --out {folder}",
         ],
     }
     return "\n".join(["#!/bin/sh", *lines[system]]) + "\n"

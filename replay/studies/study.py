@@ -312,7 +312,7 @@ class Study:
         content = read_json(self.folder / PLAN)
         if content is None or content.get("format") != FORMAT:
             raise InputError(
-                "no plan of a sweep; `bft-replay sweep plan` makes one",
+                "no plan of a sweep; it is made of options to vary, as in `bft-replay sweep -Tfwd 10,30,60`",
                 file=self.folder / PLAN,
             )
         keys = [str(each["key"]) for each in content["points"]]

@@ -105,7 +105,7 @@ def best(
         why = f"no point has a {metric}"
         if metric not in FIGURES:
             why = f"no metric {metric!r}{did_you_mean(metric, known)}"
-        raise InputError(f"--metric: {why}; there are {', '.join(known)}")
+        raise InputError(f"--best: {why}; there are {', '.join(known)}")
     for name in by:
         if name not in varied:
             raise InputError(

@@ -23,7 +23,7 @@ PROBLEM = {"units": 5, "Tfwd": 120, "jobs": [{"name": name, **JOB} for name in "
 @pytest.mark.slow
 def test_the_documented_backend_is_installed_and_used(tmp_path: Path) -> None:
     call = installed(OWN, tmp_path)
-    listed = json.loads(call("backends", "--json").stdout)["dense-highs"]
+    listed = json.loads(call("list", "backends", "--json").stdout)["dense-highs"]
     assert (listed["available"], listed["version"], listed["formulations"]) == (
         True,
         "1.0",
@@ -120,11 +120,11 @@ def test_a_broken_package_is_named_and_hides_no_other(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     registered(monkeypatch, tmp_path, body)
-    assert run(["backends"]) == 0
+    assert run(["list", "backends"]) == 0
     listing = capsys.readouterr().out
     assert re.search(r"^own +not available", listing, re.MULTILINE)
     assert re.search(
-        rf"to get: backend 'own' \(their_solver:own\).*{message}", listing, re.MULTILINE
+        rf"^own .*: backend 'own' \(their_solver:own\).*{message}", listing, re.MULTILINE
     )
     assert re.search(r"^exact +available", listing, re.MULTILINE)
     (tmp_path / "problem.json").write_text(json.dumps(PROBLEM))

@@ -384,9 +384,9 @@ def test_defaults_that_depend_on_other_options_are_filled_in() -> None:
 
 
 def test_names_are_taken_in_capitals_too(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["policies", "FIFO"]) == 0
-    assert capsys.readouterr().out.startswith("fifo: ")
-    assert run(["Policies", "tiresias-k"]) == 2
+    assert run(["list", "policies", "FIFO"]) == 0
+    assert capsys.readouterr().out.startswith("fifo  ")
+    assert run(["List", "policies", "tiresias-k"]) == 2
     assert "did you mean 'tiresias-" in capsys.readouterr().err
     assert run(["reprot"]) == 2
     assert "did you mean 'report'" in capsys.readouterr().err
@@ -431,7 +431,7 @@ def test_a_config_may_list_what_may_be_repeated(
         (["-ndmap", "a", "--node-trace", "b"], "-ndmap"),
         (["--policy", "fifo", "-Tfwd", "1", "--policy", "sjf"], "--policy"),
         (["--no-u", "--no-u"], "--no-u"),
-        (["bound", "--cluster", "2x2", "--cluster", "3x3"], "--cluster"),
+        (["--bound", "--cluster", "2x2", "--cluster", "3x3"], "--cluster"),
         (["trace", "info", "t.parquet", "--json", "--json"], "--json"),
     ],
 )

@@ -268,4 +268,4 @@ def test_changes_to_a_workload_are_reported_and_recorded(
     jobs = pd.read_parquet("one/jobs.parquet")
     assert list(jobs["name"]) == ["a", "b", "a~2", "b~2"]
     assert list(jobs["Jmax"]) == [2] * 4
-    assert run(["bound", *args[:4], *shape]) == 0
+    assert run(["--bound", *args[:4], *shape]) == 0

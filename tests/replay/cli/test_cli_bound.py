@@ -1,4 +1,4 @@
-"""`bft-replay bound`, and how close a replay comes to the bound."""
+"""`bft-replay replay --bound`, and how close a replay comes to the bound."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXACT = ["--backend", "exact", "--no-u"]
 def test_a_replay_and_its_page_report_the_share_of_the_bound(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["bound", "--json"]) == 0
+    assert run(["replay", "--bound", "--json"]) == 0
     bounds = json.loads(capsys.readouterr().out)
     assert bounds["jobs"] == 60
     out = str(tmp_path / "run")
@@ -43,7 +43,7 @@ def test_a_replay_and_its_page_report_the_share_of_the_bound(
 
 
 def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["bound"]) == 0
+    assert run(["replay", "--bound"]) == 0
     labels = [line.split("  ")[0] for line in capsys.readouterr().out.splitlines()]
     assert labels == ["bound", "mean job completion time", "makespan"]
 
@@ -96,7 +96,7 @@ def test_with_xi_two_jobs_may_share_each_unit(
     given = ["--cluster", "2x1", "--jobs", "jobs.csv", "--oversized", "cap"]
     found = {}
     for xi in ([], ["--xi", "xi.csv"]):
-        assert run(["bound", "--json", *given, *xi]) == 0
+        assert run(["replay", "--bound", "--json", *given, *xi]) == 0
         found[bool(xi)] = json.loads(capsys.readouterr().out)
     assert found[True]["bound"] == found[False]["bound"] == pytest.approx(4 * 3600)
     # Two jobs a unit: two pairs at 1/1.3 each gain 2/1.3, the pair of a and b 1/1.2 + 1/1.5.
@@ -133,7 +133,7 @@ def test_where_no_bound_is_known_none_is_given(
         "--applications",
         "apps",
     ]
-    assert run(["bound", *given]) == 0
+    assert run(["replay", "--bound", *given]) == 0
     why = "no bound is known: 1 of the jobs follow a measured profile, not a curve"
     assert capsys.readouterr().out.splitlines() == [why]
     assert run([*given, "--policy", "fifo", "--out", "pollux"]) == 0

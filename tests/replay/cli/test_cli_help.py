@@ -201,7 +201,7 @@ def test_completion_prints_only_completions(shell: str) -> None:
         (["ingest", "slrum", "x", "-o", "y.parquet"], "did you mean 'slurm'?"),
         (["--backend", "cbv"], "did you mean 'cbc'?"),
         (["ingest", "--recipe", "slrum"], "did you mean 'slurm'?"),
-        (["policies", "mlip"], "did you mean 'milp'?"),
+        (["list", "policies", "mlip"], "did you mean 'milp'?"),
         (["generate", "job"], "did you mean 'jobs'?"),
         (["--preset", "bets"], "did you mean 'best'?"),
     ],

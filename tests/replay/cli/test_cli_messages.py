@@ -103,7 +103,7 @@ def test_a_misspelt_key_of_a_plan_gets_a_guess(
 def test_a_full_standard_output_is_named(here: Path) -> None:
     with Path("/dev/full").open("w") as full:
         process = subprocess.run(
-            [*SCRIPT, "backends"],
+            [*SCRIPT, "list", "backends"],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,

@@ -923,7 +923,7 @@ def test_an_interrupt_while_modules_are_imported_is_no_traceback() -> None:
         "builtins.__import__ = pressed\n"
         "from bft.replay.cli import main; main()\n"
     )
-    process = result_of([sys.executable, "-c", pressed, "backends"])
+    process = result_of([sys.executable, "-c", pressed, "list", "backends"])
     assert (process.returncode, process.stdout, process.stderr) == (
         -signal.SIGINT,
         "",

@@ -250,7 +250,7 @@ def test_the_objective_decides_who_gets_the_nodes(inputs: list[str]) -> None:
 
 
 def test_backends_lists_them_all(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["backends"]) == 0
+    assert run(["list", "backends"]) == 0
     assert [
         line.split()[0]
         for line in capsys.readouterr().out.splitlines()
@@ -261,7 +261,7 @@ def test_backends_lists_them_all(capsys: pytest.CaptureFixture[str]) -> None:
         "gurobi",
         "exact",
     ]
-    assert run(["backends", "--json"]) == 0
+    assert run(["list", "backends", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["exact"]["available"]
     assert "items" in found["cbc"]["formulations"]

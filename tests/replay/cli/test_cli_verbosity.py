@@ -113,7 +113,7 @@ def test_checkpoints_are_reported_with_v(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_both_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["backends", "-v", "-q"]) == 2
+    assert run(["list", "backends", "-v", "-q"]) == 2
     assert "give either --verbose or --quiet" in capsys.readouterr().err
 
 

@@ -56,7 +56,7 @@ def test_the_account_of_the_documented_reader(
 @pytest.mark.slow
 def test_the_documented_package_is_installed_and_used(tmp_path: Path) -> None:
     call = installed(OWN, tmp_path)
-    listed = call("ingest", "--formats").stdout
+    listed = call("list", "formats").stdout
     assert re.search("^semicolons +One job per line, with semicolons$", listed, re.M)
     (tmp_path / "jobs.log").write_text(LOG)
     common = ("jobs.log", "--tz", "Europe/Berlin", "-o", "trace.csv", "--json", "--force", "--allow-few")  # fmt: skip

@@ -118,13 +118,13 @@ def test_a_set_without_name_or_value_is_refused(
 def test_the_command_lists_policies_and_their_constants(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert run(["policies"]) == 0
+    assert run(["list", "policies"]) == 0
     listed = capsys.readouterr().out
     assert [line.split()[0] for line in listed.splitlines()] == policy_names()
-    assert run(["policies", "equal-share"]) == 0
+    assert run(["list", "policies", "equal-share"]) == 0
     assert "no constants" in capsys.readouterr().out
-    assert run(["policies", "milp", "--json"]) == 0
-    assert run(["policies", "magic"]) == 2
+    assert run(["list", "policies", "milp", "--json"]) == 0
+    assert run(["list", "policies", "magic"]) == 2
 
 
 def test_a_broken_package_is_reported_and_hides_no_other(
@@ -135,7 +135,7 @@ def test_a_broken_package_is_reported_and_hides_no_other(
             {}, {registry.GROUP: {"broken": "nowhere.at_all:Policy"}}, tmp_path / "site"
         )
     )
-    assert run(["policies"]) == 0
+    assert run(["list", "policies"]) == 0
     listed = capsys.readouterr().out
     assert re.search(
         r"^broken +.*nowhere.*cannot be loaded.*ModuleNotFoundError",
@@ -143,7 +143,7 @@ def test_a_broken_package_is_reported_and_hides_no_other(
         re.MULTILINE,
     )
     assert "equal-share" in listed
-    for command in (["policies", "broken"], ["--policy", "broken"]):
+    for command in (["list", "policies", "broken"], ["--policy", "broken"]):
         assert run(command) == 2
         assert "cannot be loaded" in capsys.readouterr().err
 
@@ -161,7 +161,7 @@ def test_a_policy_of_another_package_is_installed_and_run(tmp_path: Path) -> Non
         "--out",
         str(tmp_path / "out"),
     ]
-    listed = call("policies")
+    listed = call("list", "policies")
     assert re.search(
         "^smallest-first +Serve jobs by Jmin", listed.stdout, re.MULTILINE
     ), listed.stderr

@@ -634,5 +634,5 @@ def test_the_example_is_held_against_its_bound(
     metrics = json.loads((tmp_path / "run" / "summary.json").read_text())["metrics"]
     assert 0.5 < metrics["share_of_bound"] <= 1
     capsys.readouterr()
-    assert run(["bound", *given]) == 0
+    assert run(["--bound", *given]) == 0
     assert f"at most {metrics['bound']:,.0f} samples" in capsys.readouterr().out

@@ -27,10 +27,7 @@ def test_a_sweep_through_sbatch_and_its_jobs_back_through_sacct(
     files: list[str], slurm: Slurm
 ) -> None:
     assert run(["sweep", *files, "--workers", "0", *GRID, "--out", "here"]) == 0
-    assert (
-        run(["sweep", "plan", *files, *GRID, "--script", "slurm", "--out", "array"])
-        == 0
-    )
+    assert run(["sweep", *files, *GRID, "--script", "slurm", "--out", "array"]) == 0
     subprocess.run(
         ["sbatch", "array/sweep.slurm.sh"],
         env=slurm.env,
@@ -45,7 +42,7 @@ def test_a_sweep_through_sbatch_and_its_jobs_back_through_sacct(
     Path("sacct.txt").write_text(jobs)
     logs = {log.name: log.read_text() for log in Path("array/logs").iterdir()}
     assert jobs.count("COMPLETED") == 4, (jobs, logs)
-    assert run(["sweep", "collect", "--out", "array"]) == 0
+    assert run(["sweep", "--collect", "--out", "array"]) == 0
     assert (
         Path("array/results.parquet").read_bytes()
         == Path("here/results.parquet").read_bytes()

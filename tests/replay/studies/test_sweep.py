@@ -97,19 +97,19 @@ def test_shares_of_a_job_array_come_to_the_same(
 ) -> None:
     grid = [*files, "-Tfwd", "30,600", "-maxJ", "1,0"]
     assert run(["sweep", *grid, *HERE, "--out", "whole"]) == 0
-    assert run(["sweep", "plan", *grid, "--out", "shares"]) == 0
+    assert run(["sweep", *grid, "--script", "none", "--out", "shares"]) == 0
     for index in (3, 1, 0):
-        assert run(["sweep", "run", "--index", str(index), "--out", "shares"]) == 0
-    assert run(["sweep", "collect", "--out", "shares"]) == 3
+        assert run(["sweep", "--index", str(index), "--out", "shares"]) == 0
+    assert run(["sweep", "--collect", "--out", "shares"]) == 3
     assert "3 done, 1 missing" in capsys.readouterr().out
-    assert run(["sweep", "run", "--index", "2", "--out", "shares"]) == 0
-    assert run(["sweep", "collect", "--out", "shares"]) == 0
+    assert run(["sweep", "--index", "2", "--out", "shares"]) == 0
+    assert run(["sweep", "--collect", "--out", "shares"]) == 0
     assert bytes_of("shares") == bytes_of("whole")
-    assert run(["sweep", "run", "--index", "4", "--out", "shares"]) == 2
+    assert run(["sweep", "--index", "4", "--out", "shares"]) == 2
     assert "expected a whole number from 0 to 3, not 4" in capsys.readouterr().err
     # An input that is not what was planned is no result of the plan.
     write_jobs(JobTable(()), "jobs.parquet")
-    assert run(["sweep", "run", "--index", "0", "--again", "--out", "shares"]) == 2
+    assert run(["sweep", "--index", "0", "--again", "--out", "shares"]) == 2
     assert "has changed since the study was planned" in capsys.readouterr().err
 
 
@@ -137,7 +137,7 @@ def test_a_point_that_fails_stops_no_other(
     frame = pd.read_parquet("sweep-study/results.parquet")
     assert frame["status"].tolist() == ["failed", "done"]
     assert "wide" in frame.loc[0, "error"]
-    assert run(["sweep", "best", "--metric", "jct_s.mean"]) == 0
+    assert run(["sweep", "--best", "jct_s.mean"]) == 0
     assert "1 of 2 points are not done" in capsys.readouterr().err
 
 
@@ -155,7 +155,6 @@ def test_scripts_of_every_batch_system_do_one_point_per_job(
             run(
                 [
                     "sweep",
-                    "plan",
                     *files,
                     "-Tfwd",
                     "30,600",
@@ -179,14 +178,12 @@ def test_scripts_of_every_batch_system_do_one_point_per_job(
                 check=True,
             )
             assert (
-                f"sweep run --index {index} --out {Path(study).absolute()}"
-                in shown.stdout
+                f"sweep --index {index} --out {Path(study).absolute()}" in shown.stdout
             )
     assert (
         run(
             [
                 "sweep",
-                "plan",
                 *files,
                 "-Tfwd",
                 "30,600",
@@ -237,18 +234,18 @@ def test_the_best_value_is_that_of_the_largest_mean(
         best(frame, ["tfwd_s", "seed"], "jct")
     assert run(["sweep", *files, *HERE, "-Tfwd", "30,600", "-maxJ", "1,0"]) == 0
     capsys.readouterr()
-    assert run(["sweep", "best", "--metric", "outcome", "--by", "Tfwd"]) == 0
+    assert run(["sweep", "--best", "outcome", "--by", "Tfwd"]) == 0
     assert "Best by outcome: -Tfwd " in capsys.readouterr().out
-    assert run(["sweep", "best"]) == 2
+    assert run(["sweep", "--best", "U"]) == 2
     assert "no point has a U" in capsys.readouterr().err
-    assert run(["sweep", "best", "--metric", "outcome", "--by", "seed"]) == 2
+    assert run(["sweep", "--best", "outcome", "--by", "seed"]) == 2
     assert "does not vary 'seed'" in capsys.readouterr().err
 
 
 def test_a_folder_without_a_plan_is_named(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["sweep", "collect", "--out", "none"]) == 2
+    assert run(["sweep", "--collect", "--out", "none"]) == 2
     assert "no plan of a sweep" in capsys.readouterr().err
 
 
@@ -382,10 +379,10 @@ def test_results_are_the_same_whoever_does_the_work(bundled: list[str]) -> None:
     assert done("two", "--workers", "2") == one
     with dask_cluster() as (address, _):
         assert done("dask", "--dask", address) == one
-    assert run(["sweep", "plan", *bundled, *GRID, "--out", "shares"]) == 0
+    assert run(["sweep", *bundled, *GRID, "--script", "none", "--out", "shares"]) == 0
     for index in range(24):
-        assert run(["sweep", "run", "--index", str(index), "--out", "shares"]) == 0
-    assert run(["sweep", "collect", "--out", "shares"]) == 0
+        assert run(["sweep", "--index", str(index), "--out", "shares"]) == 0
+    assert run(["sweep", "--collect", "--out", "shares"]) == 0
     assert bytes_of("shares") == one
 
 
