@@ -90,7 +90,7 @@ def log_forms() -> Iterator[str]:
 
 
 def log_formats() -> Iterator[str]:
-    """Yield a line for each format of scheduler logs, as `ingest --formats` prints it."""
+    """Yield a line for each format of scheduler logs, as `list formats` prints it."""
     width = max(map(len, BUILT_IN))
     return (f"{name:{width}}  {form.about}" for name, form in BUILT_IN.items())
 
