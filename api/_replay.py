@@ -332,7 +332,7 @@ _ARGUMENTS = {
     "force": "force=True",
     **{name: name for name in ("out", "begin", "end")},
     **{
-        name: f"{name}={not field.negated}" if isinstance(field.check, Flag) else name
+        name: f"{name}={not field.default}" if isinstance(field.check, Flag) else name
         for name, field in {**FIELDS, **PRICES}.items()
     },
 }

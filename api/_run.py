@@ -129,7 +129,8 @@ class Run:
             and self.summary["options"].get("compat") == "reference"
         ):
             raise InputError(
-                f"a replay with --compat reference leaves no {name}", file=self.folder
+                f"a replay with --option compat=reference leaves no {name}",
+                file=self.folder,
             )
         return read_table(self.folder / name)
 

@@ -4,8 +4,8 @@ python benchmarks/fidelity_elasticflow.py
 
 The data come with the repository (tests/data/elasticflow).
 
-1. With the allocations of its run (policy `schedule`) and `--admission deadline`: how many jobs are accepted, and how
-   far ends are from its log, with what its simulator does switched on one by one.
+1. With the allocations of its run (policy `schedule`) and `--option admission=deadline`: how many jobs are accepted,
+   and how far ends are from its log, with what its simulator does switched on one by one.
 2. Our own policies on the same jobs and machine, with the same admission.
 """
 

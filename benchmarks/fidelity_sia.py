@@ -1,4 +1,4 @@
-"""Sia's artifact: average job completion times of its own program, and ours with `--compat sia`.
+"""Sia's artifact: average job completion times of its own program, and ours with `--option compat=sia`.
 
     python benchmarks/fidelity_sia.py [--cells sia-philly-1-homogeneous,...] [--seeds N] [--set NAME=VALUE ...]
     python benchmarks/fidelity_sia.py --inputs FOLDER

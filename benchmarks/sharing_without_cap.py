@@ -113,10 +113,10 @@ def main() -> None:
             f"{source}/ImageNet-imgps-JNPs-1001J.pkl",
         ]
         jobs += [
-            "--repeat",
-            str(given.repeat),
-            "--scale-arrivals",
-            "1e-12",
+            "--option",
+            f"repeat={given.repeat}",
+            "--option",
+            "scale-arrivals=1e-12",
             "--align-jobs",
         ]
         common = [

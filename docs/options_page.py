@@ -10,8 +10,8 @@ from bft.models.option_fields import POLICY_KNOWS, SECTIONS, Condition, OptionFi
 from bft.replay.policies.registry import BUILT_IN, policy_type
 
 _HEAD = (
-    "| option | in Python | default | has no effect |",
-    "|---|---|---|---|",
+    "| option | in Python | default | what it does | has no effect |",
+    "|---|---|---|---|---|",
 )
 
 
@@ -35,10 +35,14 @@ def options_page(fields: Mapping[str, OptionField]) -> str:
 
 
 def _row(field: OptionField) -> str:
-    flags = ", ".join(f"`{flag}`" for flag in field.flags)
+    names = (f"--option {field.key}=",) if field.rare else field.flags
+    flags = ", ".join(f"`{name}`" for name in names)
     name = f"`{field.name}`"
     idle = "; ".join(_idle(field))
-    cells = [cell.replace("|", "\\|") for cell in (flags, name, _default(field), idle)]
+    cells = [
+        cell.replace("|", "\\|")
+        for cell in (flags, name, _default(field), field.help, idle)
+    ]
     return f"| {' | '.join(cells)} |"
 
 
@@ -56,7 +60,7 @@ def _idle(field: OptionField) -> Iterator[str]:
         where = _where(field, condition)
         yield f"{where} (an error)" if condition.refused else where
     if not field.published:
-        yield "with --compat reference"
+        yield "with --option compat=reference"
 
 
 def _where(field: OptionField, condition: Condition) -> str:

@@ -185,9 +185,14 @@ class Text(Check):
 
 @dataclass(frozen=True, slots=True)
 class Flag(Check):
-    """Check that a value is true or false."""
+    """Check that a value is true or false; as text also yes or no."""
 
     kind: str = "flag"
+
+    def read(self, text: str) -> bool:
+        """Return what a text states."""
+        words = {"yes": True, "true": True, "no": False, "false": False}
+        return self(words.get(text.lower(), text))
 
     def __call__(self, value: Any) -> bool:
         """Return the value, which is a bool."""

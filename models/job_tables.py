@@ -365,7 +365,7 @@ def _rows(
     hint = "docs/formats.md lists the columns"
     if "Ns" in columns and rows.has("Jmin") and not (rows.has("Ns") or rows.has("Ps")):
         hint = (
-            "a replay needs true curves, whatever the decision knows of them (--curves): give the two tables as -bdfn "
+            "a replay needs true curves, whatever the decision knows of them: give the two tables as -bdfn "
             "JOBS -scfn CURVES, whose rows name jobs or models"
         )
     rows.require(columns, OPTIONAL, hint=hint, empty=True)

@@ -88,6 +88,8 @@ class OptionField:
         Whether the published replayer has it.
     input_file
         Whether it names a file or folder, whose content then counts.
+    rare
+        Whether the command line takes it as --option NAME=VALUE, and does not list it in the help of a command.
     """
 
     name: str = ""
@@ -103,16 +105,26 @@ class OptionField:
     for_policy: bool = False
     published: bool = False
     input_file: bool = False
+    rare: bool = False
+
+    @property
+    def key(self) -> str:
+        """Its long name without dashes, as in files and after --option."""
+        return max(self.flags, key=len).lstrip("-")
 
     @property
     def flag(self) -> str:
-        """The name that messages use."""
-        return self.flags[0]
+        """The name that messages use, of a switch with what it is switched to."""
+        if not self.rare:
+            return self.flags[0]
+        switched = "no" if self.default is True else "yes"
+        value = f"={switched}" if isinstance(self.check, Flag) else ""
+        return f"--option {self.key}{value}"
 
     @property
     def negated(self) -> bool:
         """Whether its flag switches it off, as --no-u does."""
-        return isinstance(self.check, Flag) and self.default is True
+        return isinstance(self.check, Flag) and self.default is True and not self.rare
 
     @property
     def described(self) -> str:

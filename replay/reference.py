@@ -1,4 +1,4 @@
-"""`--compat reference`: the published BFTrainer replayer's accounting, quirk by quirk (docs/decisions/0004).
+"""`--option compat=reference`: the published BFTrainer replayer's accounting, quirk by quirk (docs/decisions/0004).
 
 It proves that we understand the reference and lets its users move over; it shares nothing with the engine, whose
 semantics differ on purpose. One row is one instant at which the idle nodes change. What happens in a row, in order:
@@ -85,7 +85,7 @@ def replay_reference(
         raise InputError(f"-maxJ must be at least 1, not {max_jobs}")
     if trace.units_per_node != 1 or trace.by_unit:
         raise InputError(
-            f"--compat reference allocates whole nodes, but the trace has {trace.units_per_node} units a node",
+            f"--option compat=reference allocates whole nodes, but the trace has {trace.units_per_node} units a node",
             file=trace.source or None,
         )
     run = ReferenceRun(
@@ -366,7 +366,7 @@ class ReferenceRun:
                 f"{nodes} nodes lie beyond the last point of its curve, {self.jobs[j].scalability.last:g}",
                 column="Ns",
                 job=self.jobs[j].name,
-                hint="the published replayer stops here; lower Jmax, or leave out --compat reference",
+                hint="the published replayer stops here; lower Jmax, or leave out --option compat=reference",
             )
         return self.rates[j][nodes]
 

@@ -135,7 +135,7 @@ def execute(
                 )
             elif options.published:
                 watcher.note(
-                    "--compat reference knows no --checkpoint-every: without effect"
+                    "--option compat=reference knows no --checkpoint-every: without effect"
                 )
             else:
                 run.checkpoint = Checkpoint(saved, configuration, checkpoint_every_s)
@@ -439,8 +439,8 @@ def _admitted(run: Run) -> dict[str, Any]:
     if refused:
         more = " and others" if len(refused) > MAX_NAMED else ""
         run.notes.note(
-            f"--admission deadline: {len(refused):,} of {len(came):,} jobs with deadlines were refused and never run "
-            f"({', '.join(refused[:MAX_NAMED])}{more}); summary.json names all"
+            f"--option admission=deadline: {len(refused):,} of {len(came):,} jobs with deadlines were refused and "
+            f"never run ({', '.join(refused[:MAX_NAMED])}{more}); summary.json names all"
         )
     return {"admission": {"with_deadlines": len(came), "refused": refused}}
 

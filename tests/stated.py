@@ -5,6 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
+def option_at(args: Sequence[str], at: int) -> str:
+    """Return the option at a place of a command line: of --option NAME=VALUE with the name."""
+    word = args[at]
+    if word == "--option" and at + 1 < len(args):
+        return f"{word} {args[at + 1].partition('=')[0]}"
+    return word
+
+
 def once(args: Sequence[str]) -> list[str]:
     """Return a command line without an option and its value where the same option follows later."""
     kept: list[str] = []
@@ -12,7 +20,8 @@ def once(args: Sequence[str]) -> list[str]:
     while at < len(args):
         word, following = args[at], args[at + 1 : at + 2]
         valued = bool(following) and not following[0].startswith("-")
-        if word.startswith("-") and word in args[at + 1 :]:
+        later = {option_at(args, other) for other in range(at + 1, len(args))}
+        if word.startswith("-") and option_at(args, at) in later:
             at += 2 if valued else 1
             continue
         kept.append(word)

@@ -155,6 +155,7 @@ PREPARED: dict[str, Callable[[Path], dict[str, Any]]] = {
     "docs/policies.md": a_policy,
     "docs/studies.md": small_world,
     "docs/add-a-log-format.md": lambda folder: {},
+    "docs/formats.md": small_world,
     "docs/change-the-milp.md": lambda folder: {},
 }
 PYTHON = [
@@ -287,9 +288,9 @@ IDLE_NODES = "-ndmap trace.parquet --no-u"
 RUNS = {
     "costs": f"{IDLE_NODES} --policy equal-share --node-watts 9,99 --price-per-node-hour 2 --co2-per-kwh 300",
     "workload": f"{IDLE_NODES} --policy equal-share --workload hpo",
-    "admission": f"{IDLE_NODES} --policy equal-share --admission deadline",
-    "kinds": f"{IDLE_NODES} --backend exact --kinds kinds.csv",
-    "virtual-clusters": "--cluster clusters.csv --policy fifo --oversized skip",
+    "admission": f"{IDLE_NODES} --policy equal-share --option admission=deadline",
+    "kinds": f"{IDLE_NODES} --backend exact --option kinds=kinds.csv",
+    "virtual-clusters": "--cluster clusters.csv --policy fifo --option oversized=skip",
 }
 
 

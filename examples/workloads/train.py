@@ -1,4 +1,4 @@
-"""Four tiny trainings with a step log, to try `bft-replay xi measure`, `xi collect` and `jobs fit` with.
+"""Four tiny trainings with a step log, to try `bft-replay xi measure` and `jobs fit` with.
 
     python train.py mlp --batch 64 --steps 200
 

@@ -18,7 +18,7 @@ class Feature(StrEnum):
     START = "start"
     """Can begin from a known solution. Without it, `LinearModel.start` is empty."""
     THREADS = "threads"
-    """Can use more than one thread. Without it, `Limits.threads` is 1 and `--threads` is reported as without effect."""
+    """Can use more than one thread. Without it, `Limits.threads` is 1 and the option `threads` has no effect."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -81,7 +81,7 @@ def read_configurations(path: str | Path) -> list[Configuration]:
 
 
 def read_pairs(path: str | Path, configurations: Sequence[Configuration]) -> list[Pair]:
-    """Read which pairs to measure: columns model_a, model_b and, optionally, batch_a, batch_b, as `xi check` writes.
+    """Read which pairs to measure: columns model_a, model_b and, optionally, batch_a, batch_b, as `xi show` writes.
 
     A row without batch size means all of its model's.
 

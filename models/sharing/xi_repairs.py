@@ -117,7 +117,7 @@ def check_xi(table: XiTable, implausible: float) -> dict[str, Any]:
 
 
 def retest_frame(table: XiTable, found: Sequence[dict[str, Any]]) -> pd.DataFrame:
-    """A table of pairs to measure again, for `bft-replay xi collect --pairs`: one row a pair, with row and reason."""
+    """A table of pairs to measure again, for `bft-replay xi measure --pairs`: one row a pair, with row and reason."""
     rows: dict[object, dict[str, Any]] = {}
     for suspect in found:
         pair = table.measurements[suspect["row"] - 1]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from click.core import ParameterSource
 
 from bft.replay.cli.frames import (
     as_json,
@@ -22,18 +21,16 @@ from bft.replay.cli.frames import (
 )
 from bft.replay.cli.main import EXIT_DEGRADED
 from bft.replay.cli.messages import fitted, say_note, say_warning
-from bft.replay.cli.parameters import TableCommand, parameter_name
+from bft.replay.cli.parameters import TableCommand
 from bft.replay.cli.study_options import (
     plan_of,
     plan_options,
+    states_plan,
     study_progress,
     worker_options,
 )
-from bft.replay.options.options import FIELDS
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from bft.replay.studies.comparison import Comparison
 
 
@@ -94,7 +91,10 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
 
     check_suffixes(given["outputs"])
     if runs:
-        _refuse_beside_runs()
+        if states_plan(given) or given["again"] or given["workers"] is not None:
+            raise click.UsageError(
+                "RUN... are done: leave out them, or the options that say how to replay"
+            )
         comparison = compared_runs(
             [Path(run) for run in runs],
             split=given["split"],
@@ -150,25 +150,12 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
     return EXIT_DEGRADED if comparison.failures or comparison.degraded else 0
 
 
-# Options of `compare` that say how replays are done, beside those of a replay.
-OF_REPLAYS = {"variants", "plan_file", "workers", "out", "again"}
-
-
-def _refuse_beside_runs() -> None:
-    """Refuse options of replays beside runs that are done."""
-    context = click.get_current_context()
-    of_replays = OF_REPLAYS | {parameter_name(field) for field in FIELDS.values()}
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        source = context.get_parameter_source(name)
-        if name in of_replays and source is ParameterSource.COMMANDLINE:
-            flag = max(parameter.opts, key=len)
-            raise click.UsageError(
-                f"{flag} says how to replay, and RUN... are done: leave out one or the other"
-            )
-
-
 def _document(comparison: Comparison, sentences: list[str]) -> dict[str, Any]:
+    table, finishes = comparison.finishes, {}
+    for label, column in () if table is None else table.items():
+        # An instant that is no number is not itself: the job has not finished.
+        texts = (None if at != at else at.isoformat() for at in column)
+        finishes[str(label)] = dict(zip(map(str, column.index), texts, strict=True))
     return {
         "variants": records(comparison.frame),
         "runs": {
@@ -177,20 +164,7 @@ def _document(comparison: Comparison, sentences: list[str]) -> dict[str, Any]:
         "differences": [asdict(difference) for difference in comparison.differences()],
         "cautions": comparison.cautions(),
         "sentences": sentences,
-        "finishes": _finishes_document(comparison.finishes),
+        "finishes": finishes,
         "failures": comparison.failures,
         "notes": comparison.notes,
-    }
-
-
-def _finishes_document(table: pd.DataFrame | None) -> dict[str, dict[str, str | None]]:
-    """When each job finished under each variant, by their names; None where it did not."""
-    if table is None:
-        return {}
-    return {
-        str(label): {
-            str(name): None if instant != instant else instant.isoformat()
-            for name, instant in column.items()
-        }
-        for label, column in table.items()
     }

@@ -5,7 +5,7 @@ Nothing that reads an option is imported here: neither the list of commands nor 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
@@ -15,6 +15,8 @@ from bft.replay.cli.messages import verbosity_options
 # Replaces hyphens while click wraps lines, so that --jobs-format stays one word.
 _GLUE = "\ue000"
 OTHER = "Other"
+# Gives an option that the help does not list: to click each is one of its own, as "--option gap".
+RARE = "--option"
 
 # Two command lines for each command, by its path.
 EXAMPLES: dict[str, tuple[str, str]] = {
@@ -52,15 +54,11 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     ),
     "trace": (
         "bft-replay trace info trace.parquet",
-        "bft-replay trace show trace.parquet",
+        "bft-replay trace cut trace.parquet --from 2024-02-01 --to 2024-03-01 -o february.parquet",
     ),
     "trace info": (
         "bft-replay trace info trace.parquet",
         "bft-replay trace info trace.parquet --json",
-    ),
-    "trace show": (
-        "bft-replay trace show trace.parquet",
-        "bft-replay trace show trace.parquet -nN 64",
     ),
     "trace cut": (
         "bft-replay trace cut year.parquet --from 2024-02-01 --to 2024-03-01 -o february.parquet",
@@ -69,10 +67,6 @@ EXAMPLES: dict[str, tuple[str, str]] = {
     "trace anonymise": (
         "bft-replay trace anonymise trace.parquet --key secret -o shown.parquet",
         "bft-replay trace anonymise trace.parquet --key secret -o shown.csv.gz",
-    ),
-    "trace perturb": (
-        "bft-replay trace perturb trace.parquet --drop 0.1 -o fewer.parquet",
-        "bft-replay trace perturb trace.parquet --delay 30 --thin 0.1 --seed 7 -o other.parquet",
     ),
     "jobs": (
         "bft-replay jobs fit throughputs.csv --submit 2024-03-04 -o jobs.parquet",
@@ -83,41 +77,24 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "bft-replay jobs fit --log run-4.log --log run-8.log --units 4,8 --unit-batch 64",
     ),
     "xi": (
-        "bft-replay xi check xi.csv",
+        "bft-replay xi show xi.csv",
         "bft-replay xi measure -- python a.py -- python b.py",
     ),
     "xi build": (
         "bft-replay xi build measurements.csv -o xi.csv",
         "bft-replay xi build measurements.csv -o xi.csv --for jobs.csv",
     ),
-    "xi collect": (
-        "bft-replay xi collect trainings.csv -o measured --devices 0",
-        "bft-replay xi collect trainings.csv -o measured --pairs again.csv --again",
-    ),
-    "xi check": ("bft-replay xi check xi.csv", "bft-replay xi check xi.csv --json"),
     "xi show": (
         "bft-replay xi show xi.csv",
         "bft-replay xi show xi.csv --by batch",
     ),
     "xi measure": (
         "bft-replay xi measure -- python a.py -- python b.py",
-        "bft-replay xi measure --steps 30 -o xi.csv -- python a.py -- python b.py",
+        "bft-replay xi measure --table trainings.csv -o measured --devices 0",
     ),
     "predict": (
-        "bft-replay predict evaluate durations jobs.csv",
-        "bft-replay predict train durations jobs.csv -o durations.json",
-    ),
-    "predict evaluate": (
-        "bft-replay predict evaluate durations jobs.csv",
-        "bft-replay predict evaluate submissions jobs.csv --horizon 3",
-    ),
-    "predict show": (
-        "bft-replay predict show durations.json",
-        "bft-replay predict show packing.json",
-    ),
-    "predict train": (
-        "bft-replay predict train durations jobs.csv -o durations.json",
-        "bft-replay predict train packing profiles.csv -o packing.json",
+        "bft-replay predict durations jobs.csv",
+        "bft-replay predict packing profiles.csv -o packing.json",
     ),
     "convert": (
         "bft-replay convert trace.pkl.gz -o trace.parquet",
@@ -249,6 +226,7 @@ class Command(Helpful):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Parse; an unknown option is named with what may have been meant, and none may be given twice."""
+        args = list(self._joined(args))
         try:
             _, _, given = self.make_parser(ctx).parse_args(list(args))
         except click.NoSuchOption as error:
@@ -261,6 +239,10 @@ class Command(Helpful):
             name = error.option_name
             whole = next((word for word in unknown if word.startswith(name)), name)
             near = get_close_matches(whole, known)
+            rare = f"{RARE} {whole.lstrip('-')}"
+            if rare in known:
+                what = f"No such option {whole!r}; write {rare}=VALUE."
+                raise click.NoSuchOption(whole, what, ctx=ctx) from None
             raise click.NoSuchOption(whole, possibilities=near, ctx=ctx) from None
         once = [
             each
@@ -271,3 +253,22 @@ class Command(Helpful):
         if twice is not None and not ctx.resilient_parsing:
             raise click.UsageError(f"{twice.opts[0]} is given twice", ctx)
         return super().parse_args(ctx, args)
+
+    def _joined(self, args: Iterable[str]) -> Iterator[str]:
+        """Yield the words of a command line, --option and its NAME=VALUE as one; unknown names are refused."""
+        rare = [each for each in self.params if each.opts[0].startswith(f"{RARE} ")]
+        words = iter(args)
+        for word in words:
+            if word == "--":
+                yield from (word, *words)
+            elif rare and word.partition("=")[0] == RARE:
+                from bft.replay.cli.parameters import of_key
+
+                stated = word.partition("=")[2] if "=" in word else next(words, "")
+                name, equals, value = stated.partition("=")
+                if not equals:
+                    what = f"expected {RARE} NAME=VALUE, such as {RARE} gap=0.01"
+                    raise click.UsageError(f"{what}, not {stated!r}")
+                yield f"{of_key(name.strip(), rare, None).opts[0]}={value}"
+            else:
+                yield word

@@ -13,7 +13,7 @@ import click
 
 from bft.models import InputError
 from bft.models.atomic_files import drafted, refuse_existing, refuse_inputs
-from bft.models.checks import Name, did_you_mean, seconds
+from bft.models.checks import Name, seconds
 from bft.replay.cli.groups import Command
 from bft.replay.cli.messages import quiet, say_warning
 from bft.replay.cli.parameters import (
@@ -33,38 +33,20 @@ if TYPE_CHECKING:
     from bft.replay.trace.node_trace import NodeTrace
 
 
+def _recipes() -> Iterator[str]:
+    from bft.replay.cli.recipes import RECIPES
+
+    yield from RECIPES
+
+
 def _print_recipe(
     ctx: click.Context, param: click.Parameter, value: str | None
 ) -> None:
-    from bft.replay.cli.recipes import RECIPES, SNAPSHOTS, crontab_line
+    from bft.replay.cli.recipes import RECIPES
 
-    scheduler = ctx.params.pop("scheduler", None)
-    if scheduler is not None and (value or "").lower() != "snapshots":
-        raise click.BadParameter(
-            "--scheduler belongs to --recipe snapshots", ctx, param
-        )
-    if value is None:
-        return
-    if value.lower() not in RECIPES:
-        meant = did_you_mean(value, RECIPES)
-        raise click.BadParameter(
-            f"no recipe for {value!r}; there are {', '.join(RECIPES)}{meant}",
-            ctx,
-            param,
-        )
-    if scheduler is None:
-        click.echo(RECIPES[value.lower()], nl=False)
-    elif scheduler.lower() in SNAPSHOTS:
-        click.echo(crontab_line(scheduler.lower()))
-    else:
-        meant = did_you_mean(scheduler, SNAPSHOTS)
-        there = ", ".join(SNAPSHOTS)
-        raise click.BadParameter(
-            f"no snapshots of {scheduler!r}; there are those of {there}{meant}",
-            ctx,
-            param,
-        )
-    ctx.exit()
+    if value is not None:
+        click.echo(RECIPES[value], nl=False)
+        ctx.exit()
 
 
 def each_form() -> Iterator[str]:
@@ -74,19 +56,6 @@ def each_form() -> Iterator[str]:
 
     yield AUTO
     yield from each_format_name()
-
-
-def _once(
-    ctx: click.Context, param: click.Parameter, values: tuple[str, ...]
-) -> str | None:
-    """Return the value of an option that may stand once, where click alone would take the last one."""
-    if len(values) > 1:
-        raise click.BadParameter(
-            f"given {len(values)} times ({', '.join(values)}); expected one",
-            ctx,
-            param,
-        )
-    return values[0] if values else None
 
 
 # What the logs are, and how they are read: options of all commands that read them.
@@ -164,8 +133,6 @@ log_options = together(
             click.option(
                 f"--{name}",
                 metavar="NAME",
-                multiple=True,
-                callback=_once,
                 help=each.help,
             )
             for name, each in FILTERS.items()
@@ -246,12 +213,9 @@ def ingest_options(given: dict[str, Any], **more: Any) -> IngestOptions:
               "states, and why it was not used.")  # fmt: skip
 @json_option("The account of rows as JSON.")
 @force_option()
-@click.option("--scheduler", metavar="NAME", is_eager=True, help="With --recipe snapshots: print the line of a "
-              "crontab for this scheduler alone.")  # fmt: skip
-# Not eager, so that --scheduler is known before; options that are given come before arguments that are missing.
-@click.option("--recipe", metavar="SCHEDULER", callback=_print_recipe, expose_value=False,
-              help="Print the commands that export what is needed and exit: slurm, pbs, lsf, sge, cobalt, flux, "
-              "oar, htcondor, kubernetes, intervals, snapshots, ...")  # fmt: skip
+@click.option("--recipe", metavar="SCHEDULER", type=Checked(Name(_recipes)), callback=_print_recipe, is_eager=True,
+              expose_value=False, help="Print the commands that export what is needed and exit: slurm, pbs, lsf, sge, "
+              "cobalt, flux, oar, htcondor, kubernetes, intervals, snapshots, ...")  # fmt: skip
 def ingest(
     log_format: str,
     files: tuple[str, ...],

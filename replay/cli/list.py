@@ -17,6 +17,7 @@ from bft.models.plugins import constants_of
 from bft.replay.cli.groups import Command
 from bft.replay.cli.messages import fitted
 from bft.replay.cli.parameters import Checked, json_option
+from bft.replay.options.options import FIELDS
 
 Entry = dict[str, Any]
 
@@ -102,6 +103,22 @@ def _format(name: str) -> Entry:
     return {"summary": log_format(name).about}
 
 
+def _options() -> Sequence[str]:
+    return [field.key for field in FIELDS.values() if field.rare]
+
+
+def _option(key: str) -> Entry:
+    field = next(each for each in FIELDS.values() if each.key == key)
+    default = (
+        "" if field.shown or field.default is None else f" [{_as_set(field.default)}]"
+    )
+    return {
+        "summary": field.described + default,
+        "section": field.section,
+        "python": field.name,
+    }
+
+
 # What can be listed -> names, what is known of one, and the lines below its summary.
 LISTS: dict[
     str,
@@ -114,6 +131,7 @@ LISTS: dict[
     "policies": (_policies, _policy, _constants),
     "backends": (_backends, _backend, _limits),
     "formats": (_formats, _format, None),
+    "options": (_options, _option, None),
 }
 
 
@@ -122,7 +140,7 @@ LISTS: dict[
 @click.argument("name", required=False)
 @json_option()
 def list_(what: str, name: str | None, as_json: bool) -> None:
-    """List the policies, the solvers of decisions, or the formats of logs; with NAME, describe one of them.
+    """List policies, solvers of decisions, formats of logs, or what --option sets; with NAME, describe one of them.
 
     Of a policy these are its constants, which --set changes; of a solver its limits and formulations.
     """

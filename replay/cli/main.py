@@ -21,7 +21,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from bft.replay.cli.address_space import too_small
-from bft.replay.cli.groups import Group
+from bft.replay.cli.groups import RARE, Group
 from bft.replay.cli.messages import on_standard_error, say_error
 
 EXIT_BAD_INPUT, EXIT_DEGRADED, EXIT_INTERRUPTED = 2, 3, 130
@@ -42,7 +42,7 @@ COMMANDS = {
     "predict": "Learn durations, submissions and sharing scores from logs.",
     "convert": "Rewrite a trace or job table in the native form.",
     "generate": "Make a synthetic node trace, job table or log.",
-    "list": "List policies, solvers, formats of logs.",
+    "list": "List policies, solvers, formats of logs, further options.",
 }
 # Commands whose functions have other names: those of Python's own.
 FUNCTIONS = {"list": "list_"}
@@ -125,7 +125,8 @@ def _bind_variables(command: click.Command, prefix: str) -> None:
         _bind_variables(inner, f"{prefix}_{name.upper()}")
     for option in command.params:
         if isinstance(option, click.Option):
-            name = max(option.opts, key=len).lstrip("-").replace("-", "_")
+            name = max(option.opts, key=len).removeprefix(f"{RARE} ")
+            name = name.lstrip("-").replace("-", "_")
             option.envvar = f"{prefix}_{name.upper()}"
 
 

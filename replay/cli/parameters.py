@@ -24,7 +24,7 @@ from bft.models.checks import (
 )
 from bft.models.files import read_toml
 from bft.models.option_fields import OUTPUT, POLICY, SECTIONS, TRUST_PICKLE, OptionField
-from bft.replay.cli.groups import OTHER, Command
+from bft.replay.cli.groups import OTHER, RARE, Command
 
 if TYPE_CHECKING:
     _AnyType = click.ParamType[Any]
@@ -90,10 +90,10 @@ def option(field: OptionField) -> Decorator:
     """Return the option of the command line for an option of the table, or of another dataclass of options."""
     check = inner(field.check)
     known: dict[str, Any] = {"is_flag": True, "default": False}
-    if not isinstance(check, Flag):
+    if field.rare or not isinstance(check, Flag):
         each = check.each if isinstance(check, Several | OneOrMore) else check
         several = each is not check
-        default = None if several or field.varies else field.default
+        default = None if several or field.varies or field.rare else field.default
         known = {
             "type": Checked(each),
             "multiple": several,
@@ -103,7 +103,22 @@ def option(field: OptionField) -> Decorator:
         }
     section, name = field.section or OTHER, parameter_name(field)
     known |= {"cls": Option, "section": section, "help": field.described}
-    return click.option(*field.flags, name, **known)
+    return click.option(*flags_of(field), name, hidden=field.rare, **known)
+
+
+def flags_of(field: OptionField) -> tuple[str, ...]:
+    """Return the names of an option to click: of a rare one, what `Command` makes of --option NAME=VALUE."""
+    return (f"{RARE} {field.key}",) if field.rare else field.flags
+
+
+# Says that there are options which the help does not list; what is given by it goes to the options of `flags_of`.
+rare_option = click.option(
+    RARE,
+    metavar="NAME=VALUE",
+    multiple=True,
+    expose_value=False,
+    help="Another option, of those that `bft-replay list options` names; may be repeated.",
+)
 
 
 def inner(check: Check) -> Check:
@@ -185,20 +200,26 @@ def use_config(ctx: click.Context, param: click.Parameter, value: str | None) ->
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
 
 
-def of_key(key: str, options: Sequence[click.Parameter], file: str) -> click.Parameter:
+def of_key(
+    key: str, options: Sequence[click.Parameter], file: str | None
+) -> click.Parameter:
     """Return the option that a key of a TOML file names, with or without dashes replaced by underscores."""
     known = {
         _plain(name): each for each in options for name in (*each.opts, each.name or "")
     }
     if _plain(key) in known:
         return known[_plain(key)]
-    names = sorted({max(each.opts, key=len).lstrip("-") for each in options})
+    names = sorted({_bare(max(each.opts, key=len)) for each in options})
     meant = f"; known are {', '.join(names)}{did_you_mean(key, names)}"
     raise InputError(f"unknown option {key!r}{meant}", file=file)
 
 
+def _bare(name: str) -> str:
+    return name.removeprefix(f"{RARE} ").lstrip("-")
+
+
 def _plain(name: str) -> str:
-    return name.lstrip("-").replace("_", "-").lower()
+    return _bare(name).replace("_", "-").lower()
 
 
 def _of_toml(parameter: click.Parameter, entry: Any) -> Any:
@@ -325,6 +346,7 @@ def table_options(fields: Mapping[str, OptionField]) -> Decorator:
         _switch(OUTPUT, "-print", "--print", "print_", what=whether),
         _switch(POLICY, "-mip", "--mip", what=by_milp),
         (OUTPUT, config),
+        (OUTPUT, rare_option),
     ]
     made.sort(key=lambda each: SECTIONS.index(each[0]))
     return together(*(decorator for _, decorator in made))

@@ -39,9 +39,8 @@ def _snapshots() -> str:
         for scheduler in SNAPSHOTS
     )
     return f"""\
-# The states of all nodes every minute, by cron (crontab -e), any user; the line of your scheduler alone is printed by
-# --recipe snapshots --scheduler NAME. A line with the time comes before each snapshot. The shorter the period, the more
-# of the short idle fragments are seen.
+# The states of all nodes every minute, by cron (crontab -e), any user: take the line of your scheduler. A line with the
+# time comes before each snapshot. The shorter the period, the more of the short idle fragments are seen.
 {lines}# Then, whichever it was:
 bft-replay ingest snapshots nodes.snapshots -o trace.parquet
 """

@@ -38,9 +38,10 @@ if TYPE_CHECKING:
 
 
 replay_options = table_options(FIELDS)
+MORE = "All that --option sets: `bft-replay list options`, or docs/cli.md."
 
 
-@click.command(cls=TableCommand)
+@click.command(cls=TableCommand, epilog=MORE)
 @replay_options
 def replay(**given: Any) -> int:
     """Replay jobs on a node trace and write a run directory.

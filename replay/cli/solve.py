@@ -25,18 +25,24 @@ from bft.models.files import (
 from bft.models.option_fields import option_fields
 from bft.replay.cli.groups import Command
 from bft.replay.cli.main import EXIT_BAD_INPUT, EXIT_DEGRADED
-from bft.replay.cli.parameters import Decorator, option, output_option, together
+from bft.replay.cli.parameters import (
+    Decorator,
+    option,
+    output_option,
+    rare_option,
+    together,
+)
 from bft.replay.policies.solver import SolverOptions
 
 
 def solver_options(default: SolverOptions) -> Decorator:
-    """Give a command all options of the solver but --verify, which counts over the decisions of a replay."""
+    """Give a command all options of the solver but verify, which counts over the decisions of a replay."""
     fields = [
         replace(each, default=getattr(default, each.name), section="")
         for each in option_fields(SolverOptions).values()
         if each.name != "verify"
     ]
-    return together(*map(option, fields))
+    return together(*map(option, fields), rare_option)
 
 
 Solver = Callable[[object], dict[str, Any]]
@@ -53,7 +59,8 @@ def solve(problem: str, output: str | None, **given: Any) -> int:
     """
     from bft import milp
 
-    solver = SolverOptions(**given)
+    stated = {name: value for name, value in given.items() if value is not None}
+    solver = SolverOptions(**stated)
 
     def one(document: object) -> dict[str, Any]:
         try:

@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -17,14 +16,18 @@ from bft.models.checks import Flag, Name, Number, Several, did_you_mean
 from bft.models.files import read_toml
 from bft.models.objectives import ObjectiveText
 from bft.models.option_fields import SECTIONS, OptionField
+from bft.models.writing import duration
+from bft.replay.cli.groups import Command
 from bft.replay.cli.main import EXIT_INTERRUPTED, command_line
 from bft.replay.cli.messages import quiet, say_error, say_progress, say_warning
 from bft.replay.cli.parameters import (
     Checked,
     Decorator,
+    flags_of,
     inner,
     of_key,
     parameter_name,
+    rare_option,
     together,
 )
 from bft.replay.cli.watcher import bar, console
@@ -53,7 +56,7 @@ class Axis(Checked):
         """Return the values, or fail saying what was expected."""
         if isinstance(value, list):
             return value
-        splits = isinstance(self.check, Number | Name | ObjectiveText)
+        splits = isinstance(self.check, Flag | Number | Name | ObjectiveText)
         parts = [part.strip() for part in value.split(",")] if splits else [value]
         whole = isinstance(self.check, Number) and self.check.whole
         values: list[Any] = []
@@ -75,7 +78,7 @@ class Axis(Checked):
 def _axis(field: OptionField) -> Decorator:
     """Return an option of several values for one of a replay."""
     known: dict[str, Any] = {"is_flag": True}
-    if not isinstance(field.check, Flag):
+    if field.rare or not isinstance(field.check, Flag):
         check = field.check
         known = {
             "type": Checked(check.each)
@@ -84,15 +87,15 @@ def _axis(field: OptionField) -> Decorator:
             "multiple": True,
             "metavar": field.metavar or "VALUE,...",
         }
-    known |= {"default": None, "help": field.described}
-    return click.option(*field.flags, parameter_name(field), **known)
+    known |= {"default": None, "help": field.described, "hidden": field.rare}
+    return click.option(*flags_of(field), parameter_name(field), **known)
 
 
 _by_section = sorted(FIELDS.values(), key=lambda each: SECTIONS.index(each.section))
-_axes = together(*map(_axis, _by_section))
+_axes = together(*map(_axis, _by_section), rare_option)
 
 
-@click.command(add_help_option=False)
+@click.command(cls=Command, add_help_option=False)
 @_axes
 def _variant(**given: Any) -> None:
     """The options of a variant."""
@@ -164,7 +167,7 @@ def _stated(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[Any]]
         if name == "policy_options":
             for constant, text in value:
                 grid.setdefault(f"set {constant}", []).append(text)
-        elif isinstance(field.check, Flag):
+        elif isinstance(field.check, Flag) and not field.rare:
             options[name] = not field.negated
         elif isinstance(field.check, Several):
             options[name] = value
@@ -252,8 +255,8 @@ class StudyLines:
         if error is not None:
             say_warning(f"{label} failed: {error}")
         mean = (time.monotonic() - self._began) / self._count
-        left = timedelta(seconds=round(mean * (self._todo - self._count)))
-        time_left = f", {left} left" if left else ""
+        left_s = mean * (self._todo - self._count)
+        time_left = f", {duration(left_s)} left" if left_s else ""
         done = f"{self._count} of {self._todo}"
         say_progress(f"  {done}  {label}  {seconds:.1f} s{time_left}")
 

@@ -207,7 +207,8 @@ def _report_best(
     spread = "one point"
     if top["points"] > 1:
         spread = f"over {top['points']} points {_number(top['low'])} to {_number(top['high'])}"
-    values = top.drop(["points", "mean", "low", "high", "wins"]).to_dict()
+    figures = ("points", "mean", "low", "high", "wins")
+    values = {str(name): top[str(name)] for name in table if name not in figures}
     click.echo(
         f"Best by {metric}: {label_of(values)}, mean {_number(top['mean'])} ({spread})."
     )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
-from types import TracebackType
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any, Self, TextIO, cast
 
 from bft.replay.inputs.notes import Watcher
@@ -24,28 +23,22 @@ class Output:
     Parameters
     ----------
     stream
-        Where text goes until that fails for the first time; standard error by default.
+        Where text goes; standard error by default.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = stream or sys.stderr
-        self._closed = False
 
     def write(self, text: str) -> int:
-        """Write a text, or nothing once the stream has failed."""
-        self._tried(lambda: self.stream.write(text))
+        """Write a text, where the stream takes it."""
+        with suppress(OSError):
+            self.stream.write(text)
         return len(text)
 
     def flush(self) -> None:
         """Write what the stream has kept back."""
-        self._tried(self.stream.flush)
-
-    def _tried(self, action: Callable[[], object]) -> None:
-        if not self._closed:
-            try:
-                action()
-            except OSError:
-                self._closed = True
+        with suppress(OSError):
+            self.stream.flush()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.stream, name)  # what rich asks of a file: isatty, encoding
@@ -58,22 +51,14 @@ def console() -> Console:
     return Console(file=cast("TextIO", Output()), stderr=True)
 
 
-class PlainLines(Watcher):
+class PlainLines(Watcher, AbstractContextManager["PlainLines"]):
     """One line for each tenth of a replay, for logs and pipes."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = Output(stream)
         self._start = self._end = self._next = 0
 
-    def __enter__(self) -> PlainLines:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.stream.flush()
 
     def stage(self, name: str, start_ns: int, end_ns: int) -> None:
@@ -144,12 +129,7 @@ class Bar(Watcher):
         self._progress.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._progress.stop()
 
     def stage(self, name: str, start_ns: int, end_ns: int) -> None:

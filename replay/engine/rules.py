@@ -46,7 +46,7 @@ _HOST_JOBS_COUNT = Condition(
 )
 _BY_DEADLINE = Condition(
     lambda run, _: run.rules.admission == "deadline",
-    "without $admission deadline",
+    "without $admission=deadline",
     refused=True,
 )
 
@@ -129,6 +129,7 @@ class Rules:
         help="The cost of a rescale: T x rate off the progress, or T seconds without progress.",
         section=COSTS,
         for_policy=True,
+        rare=True,
     )
     events: Literal["all", "node"] = option(
         "--events",
@@ -136,6 +137,7 @@ class Rules:
         "all",
         help="Decide at node events, submits and finishes, or at node events only.",
         section=COSTS,
+        rare=True,
     )
     min_interval_s: float = option(
         "--min-interval",
@@ -143,6 +145,7 @@ class Rules:
         0.0,
         help="Least time between two decisions, seconds.",
         section=COSTS,
+        rare=True,
     )
     checkpoint_interval_s: float = option(
         "--checkpoint-interval",
@@ -151,6 +154,7 @@ class Rules:
         help="Seconds between two checkpoints of a job that cannot shrink.",
         section=COSTS,
         conditions=(_RIGID,),
+        rare=True,
     )
     start_overhead_s: float = option(
         "--start-overhead",
@@ -158,6 +162,7 @@ class Rules:
         0.0,
         help="Seconds without progress after a job's first start.",
         section=COSTS,
+        rare=True,
     )
     restart_overhead: tuple[tuple[int, float], ...] = option(
         "--restart-overhead",
@@ -167,6 +172,7 @@ class Rules:
         section=COSTS,
         metavar="SECONDS|UNITS:SECONDS,...",
         for_policy=True,
+        rare=True,
     )
     restart_overlap: float = option(
         "--restart-overlap",
@@ -176,6 +182,7 @@ class Rules:
         section=COSTS,
         metavar="SHARE",
         conditions=(_RESTARTS_COST,),
+        rare=True,
     )
     free_moves: bool = option(
         "--free-moves",
@@ -185,6 +192,7 @@ class Rules:
         section=COSTS,
         conditions=(_MIGRATES,),
         for_policy=True,
+        rare=True,
     )
     network_interference: float = option(
         "--network-interference",
@@ -193,6 +201,7 @@ class Rules:
         help="Part of the rate that jobs on several nodes lose where two of them share a node.",
         section=COSTS,
         metavar="SHARE",
+        rare=True,
     )
     admission: Literal["all", "deadline"] = option(
         "--admission",
@@ -200,15 +209,17 @@ class Rules:
         "all",
         help="Admit all jobs, or one with a deadline only if it and all that were admitted can keep theirs.",
         section=POLICY,
+        rare=True,
     )
     admission_units: int | None = option(
         "--admission-units",
         Maybe(whole(1)),
-        help="Units that --admission deadline counts on.",
+        help="Units that --option admission=deadline counts on.",
         section=POLICY,
         metavar="UNITS",
         shown="those that are idle at the submission",
         conditions=(_BY_DEADLINE,),
+        rare=True,
     )
     return_time_s: float | None = option(
         "--return-time",
@@ -227,12 +238,13 @@ class Rules:
         metavar="NODES",
     )
     free_first: bool = option(
-        "--no-free-first",
+        "--free-first",
         Flag(),
         default=True,
-        help="The machine's own jobs take the nodes that the log names, not free ones before those of training.",
+        help="Whether the machine's own jobs take free nodes before those of training; no: those that the log names.",
         section=COSTS,
         conditions=(_HOST_JOBS_COUNT,),
+        rare=True,
     )
     policy_time_limit_s: float | None = option(
         "--policy-time-limit",
@@ -240,6 +252,7 @@ class Rules:
         help="Stop the replay when the policy takes longer for one decision, seconds.",
         section=POLICY,
         shown="never",
+        rare=True,
     )
 
     def __post_init__(self) -> None:

@@ -72,12 +72,12 @@ def _read(options: Options, path: str, files: Files) -> JobTable:
 
 
 def _on_models(options: Options, jobs: JobTable) -> Iterator[str]:
-    """Say where --unit-memory changes nothing, costs look wrong, and samples of models should not be added."""
+    """Say where --option unit-memory changes nothing, costs look wrong, and samples of models should not be added."""
     known = options.xi is not None or "unit_memory_gib" in options.policy_type.settings
     needed = any(job.total_memory_gib for job in jobs)
     if options.unit_memory_gib is not None and not known and not needed:
         yield (
-            "--unit-memory has no effect without --xi on jobs without total_memory_gib"
+            "--option unit-memory has no effect without --xi on jobs without total_memory_gib"
         )
     if text := long_rescales(jobs):
         yield text
@@ -96,9 +96,9 @@ def job_notes(options: Options, jobs: JobTable) -> Iterator[str]:
     """
     if all(job.deadline_ns is None for job in jobs):
         if options.deadline_boost > 1:
-            yield "--deadline-boost has no effect on jobs without deadlines"
+            yield "--option deadline-boost has no effect on jobs without deadlines"
         if options.rules.admission != "all":
-            yield "--admission has no effect on jobs without deadlines"
+            yield "--option admission has no effect on jobs without deadlines"
     sized = [job for job in jobs if job.sizes is not None]
     if not sized:
         return

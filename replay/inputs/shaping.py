@@ -27,8 +27,8 @@ MAX_NAMED = 5
 def shaped(jobs: JobTable, options: Options, notes: Watcher) -> JobTable:
     """The jobs as the options want them; a note for each option that changes them.
 
-    First --unit-memory leaves out sizes whose units have too little memory together. Then, in this order: --repeat,
-    --cap-units, --shuffle-submits, then --arrival or --scale-arrivals. What is drawn at random follows --seed; each
+    First `unit_memory_gib` leaves out sizes whose units have too little memory together. Then, in this order: `repeat`,
+    `cap_units`, `shuffle_submits`, then `arrival` or `scale_arrivals`. What is drawn at random follows `seed`; each
     option has its own random stream, so that one does not change the draws of another.
 
     Raises
@@ -41,15 +41,15 @@ def shaped(jobs: JobTable, options: Options, notes: Watcher) -> JobTable:
         count, times = len(jobs), options.repeat
         jobs = repeated(jobs, times)
         notes.note(
-            f"--repeat {times}: {len(jobs):,} jobs, the {count:,} of the table {times} times in turn, submitted over "
-            f"{apart(_span(jobs))}"
+            f"--option repeat={times}: {len(jobs):,} jobs, the {count:,} of the table {times} times in turn, submitted "
+            f"over {apart(_span(jobs))}"
         )
     if options.cap_units is not None:
         jobs = _capped(jobs, options.cap_units, notes)
     if options.shuffle_submits:
         jobs = shuffled(jobs, np.random.default_rng((options.seed, 1)))
         notes.note(
-            f"--shuffle-submits: the {len(jobs):,} jobs come at the same instants in another order (--seed "
+            f"--option shuffle-submits=yes: the {len(jobs):,} jobs come at the same instants in another order (--seed "
             f"{options.seed})"
         )
     before = apart(_span(jobs))
@@ -57,13 +57,14 @@ def shaped(jobs: JobTable, options: Options, notes: Watcher) -> JobTable:
         rate = float(options.arrival.partition(":")[2])
         jobs = with_arrivals(jobs, rate, np.random.default_rng((options.seed, 2)))
         notes.note(
-            f"--arrival {options.arrival}: jobs are submitted at random, {rate:g} an hour on average, over "
+            f"--option arrival={options.arrival}: jobs are submitted at random, {rate:g} an hour on average, over "
             f"{apart(_span(jobs))}, not {before} (--seed {options.seed})"
         )
     if options.scale_arrivals != 1:
         jobs = spread(jobs, options.scale_arrivals)
         notes.note(
-            f"--scale-arrivals {options.scale_arrivals:g}: jobs are submitted over {apart(_span(jobs))}, not {before}"
+            f"--option scale-arrivals={options.scale_arrivals:g}: jobs are submitted over {apart(_span(jobs))}, "
+            f"not {before}"
         )
     late = next((job for job in jobs if job.tsub_ns > LAST_NS), None)
     if late is not None:
@@ -127,7 +128,7 @@ def _with_memory(jobs: JobTable, gib: float | None, notes: Watcher) -> JobTable:
     if gib is None or not needing:
         if needing:
             notes.note(
-                f"{needing:,} jobs state total_memory_gib, which counts with --unit-memory only"
+                f"{needing:,} jobs state total_memory_gib, which counts with --option unit-memory only"
             )
         return jobs
     made = [_fitting(job, gib, jobs.source) for job in jobs]
@@ -135,7 +136,7 @@ def _with_memory(jobs: JobTable, gib: float | None, notes: Watcher) -> JobTable:
         after.jmin > before.jmin for before, after in zip(jobs, made, strict=True)
     )
     notes.note(
-        f"--unit-memory {gib:g}: {fewer:,} of {len(jobs):,} jobs need more units than Jmin for their memory"
+        f"--option unit-memory={gib:g}: {fewer:,} of {len(jobs):,} jobs need more units than Jmin for their memory"
     )
     return replace(jobs, jobs=tuple(made))
 
@@ -180,7 +181,7 @@ def apart(nanoseconds: int) -> str:
 def fit_sizes(
     jobs: JobTable, pools: Sequence[Pool], options: Options, notes: Watcher
 ) -> tuple[JobTable, Sequence[Pool], tuple[str, ...]]:
-    """Deal with jobs that need more units than are ever idle at once, as --oversized says.
+    """Deal with jobs that need more units than are ever idle at once, as --option oversized says.
 
     Returns
     -------
@@ -212,18 +213,18 @@ def fit_sizes(
                 what,
                 file=jobs.source or None,
                 column="Jreq" if rigid else "Jmin",
-                hint="$oversized skip leaves them out, $oversized cap runs them on what there is",
+                hint="$oversized=skip leaves them out, $oversized=cap runs them on what there is",
             )
         if mode == "skip":
             never_run += [made[each].name for each in large]
-            notes.note(f"{what}; they never run (--oversized skip)")
+            notes.note(f"{what}; they never run (--option oversized=skip)")
             continue
         if not largest:
             what = f"{what}, so no size can be capped to it"
             raise InputError(what, file=jobs.source or None)
         for each in large:
             made[each] = capped(made[each], largest)
-        notes.note(f"{what}; they run on {largest} (--oversized cap)")
+        notes.note(f"{what}; they run on {largest} (--option oversized=cap)")
     table = replace(jobs, jobs=tuple(made))
     return table, [pool.of(table) for pool in pools], tuple(never_run)
 

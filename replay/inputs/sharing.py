@@ -49,6 +49,6 @@ def sharing(
     if not any(interference.ever(a, b) for a in kinds for b in kinds):
         models = ", ".join(sorted({job.model or "(none)" for job in jobs}))
         notes.note(
-            f"no two jobs may share: the xi table, memory or --forbid leave no pair of the models {models}"
+            f"no two jobs may share: the xi table, memory or --option forbid leave no pair of the models {models}"
         )
     return interference

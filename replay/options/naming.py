@@ -29,7 +29,7 @@ def label_of(varied: Mapping[str, Any]) -> str:
     >>> label_of({"policy": "pollux", "tfwd_s": 60.0})
     'pollux, -Tfwd 60'
     >>> label_of({"preset": None, "free_first": False})
-    'no --preset, --no-free-first'
+    'no --preset, free-first=no'
     """
     return ", ".join(_part(*each) for each in varied.items()) or "as given"
 
@@ -37,8 +37,12 @@ def label_of(varied: Mapping[str, Any]) -> str:
 def _part(name: str, value: Any) -> str:
     field = FIELDS.get(name)
     flag = name.removeprefix("set ") if field is None else field.flag
+    if field is not None and field.rare:
+        flag = field.key
     if value is None:
         return f"no {flag}"
+    if isinstance(value, bool) and field is not None and field.rare:
+        return f"{flag}={'yes' if value else 'no'}"
     if isinstance(value, bool):
         given = value != (field is not None and field.negated)
         return flag if given else f"without {flag}"
@@ -48,7 +52,8 @@ def _part(name: str, value: Any) -> str:
         text = ", ".join(Path(str(file)).name for file in files)
     if name == VARIANT or name in _TELLING:
         return text
-    return f"{flag}{'=' if name.startswith('set ') else ' '}{text}"
+    assigned = name.startswith("set ") or (field is not None and field.rare)
+    return f"{flag}{'=' if assigned else ' '}{text}"
 
 
 def names_of_runs(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bft.replay.engine.policy_api import Policy, Traits
     from bft.replay.policies.registry import PolicyType
 
-_PUBLISHED = Condition(lambda run, _: False, "with --compat reference")
+_PUBLISHED = Condition(lambda run, _: False, "with $compat=reference")
 
 
 def _fields() -> dict[str, OptionField]:
@@ -164,7 +164,7 @@ class Options(OptionTable):
 
     @property
     def constants(self) -> dict[str, str]:
-        """What is set of the policy's own constants, as text by name; --set wins over --compat."""
+        """What is set of the policy's own constants, as text by name; --set wins over --option compat."""
         as_published = CONSTANTS.get(self.compat or "", {}).get(self.policy, {})
         return {**as_published, **dict(self.policy_options)}
 
@@ -233,13 +233,13 @@ class Options(OptionTable):
         if self.solves:
             _check_backend(solver.backend)
         yield from map(naming_options, self.ineffective())
-        own = "--gap" if solver.gap > 0 else "--strict-reference"
+        own = "$gap" if solver.gap > 0 else "$strict_reference"
         canonical = solver.ties == "canonical" and solver.backend != "exact"
         sentences = {
-            "--verify checks only decisions in which nobody may share: the exact dynamic programme cannot do others": (
+            "$verify checks only decisions in which nobody may share: the exact dynamic programme cannot do others": (
                 solver.verify and self.policy == "milp-sharing"
             ),
-            f"--ties canonical has no effect with {own}: the solver's own answers count, and differ by backend": (
+            f"$ties=canonical has no effect with {own}: the solver's own answers count, and differ by backend": (
                 self.solves and solver.keeps_own_answers and canonical
             ),
             f"--co2-per-kwh {grams:g} is less than any grid emits: are these kilograms? It is in grams, and {grams:g} "
@@ -248,7 +248,8 @@ class Options(OptionTable):
                 traits.clairvoyant and not self.policy_type.traits.clairvoyant
             ),
         }
-        yield from (sentence for sentence, holds in sentences.items() if holds)
+        told = (sentence for sentence, holds in sentences.items() if holds)
+        yield from map(naming_options, told)
 
 
 def _check_backend(name: str) -> None:
@@ -318,10 +319,10 @@ def conflicts(o: Options) -> Iterator[str]:
             o.workload is not None and o.published
         ),
         **_with_kinds(o),
-        f"$compat lucid is for $policy {', '.join(CONSTANTS['lucid'])}, not {policy}": (
+        f"$compat=lucid is for $policy {', '.join(CONSTANTS['lucid'])}, not {policy}": (
             o.compat == "lucid" and policy not in CONSTANTS["lucid"]
         ),
-        f"$compat {o.compat} is for $jobs_format pollux, not {o.jobs_format}": (
+        f"$compat={o.compat} is for $jobs_format pollux, not {o.jobs_format}": (
             o.compat in POLLUX_READING and o.jobs_format != "pollux"
         ),
     }
@@ -337,15 +338,15 @@ def _with_kinds(o: Options) -> dict[str, bool]:
         return {}
     kinds = "$kinds" if o.kinds is not None else "a $cluster of kinds"
     others = {
-        f"$compat {o.compat}": o.compat in ("reference", "lucid"),
+        f"$compat={o.compat}": o.compat in ("reference", "lucid"),
         "$xi": o.xi is not None,
         "$workload": o.workload is not None,
-        f"$curves {o.curves}": o.curves != "known",
-        "$admission deadline": o.rules.admission == "deadline",
-        f"$formulation {o.solver.formulation}": (
+        f"$curves={o.curves}": o.curves != "known",
+        "$admission=deadline": o.rules.admission == "deadline",
+        f"$formulation={o.solver.formulation}": (
             o.solver.formulation not in ("auto", "modes")
         ),
-        "$oversized cap": o.oversized == "cap",
+        "$oversized=cap": o.oversized == "cap",
         "$cap_units": o.cap_units is not None,
         "$return_time_s and $reserve": o.rules.harms,
         "the bundled trace: $node_trace FILE names another": (
@@ -372,7 +373,7 @@ def _with_the_solver(o: Options) -> Iterator[str]:
     shares, solver = o.xi is not None, o.solver
     formulation = solver.formulation
     if shares and formulation not in ("auto", "items"):
-        yield f"$formulation {formulation} knows no sharing; with $xi choose items"
+        yield f"$formulation={formulation} knows no sharing; with $xi choose items"
     if formulation == "auto":
         shared = "items" if shares else "modes"
         formulation = "node" if solver.strict_reference else shared

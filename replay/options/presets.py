@@ -47,7 +47,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     for condition, defaults in DEFAULTS
     for value in condition.get("preset", ())
 }
-# Constants of the policies as an artifact runs them, by --compat (docs/decisions/0011-lucid.md, 0022-sia.md).
+# Constants of the policies as an artifact runs them, by --option compat (docs/decisions/0011-lucid.md, 0022-sia.md).
 CONSTANTS: dict[str, dict[str, dict[str, str]]] = {
     "lucid": {
         "lucid": {"compat": "yes"},
@@ -61,7 +61,7 @@ CONSTANTS: dict[str, dict[str, dict[str, str]]] = {
     },
     "sia": {"sia": {"freeze": "yes", "user_batch": "yes", "quantum": "0.01"}},
 }
-# By --compat, how the jobs of Pollux' artifact are read (`read_pollux_jobs`).
+# By --option compat, how the jobs of Pollux' artifact are read (`read_pollux_jobs`).
 POLLUX_READING: dict[str, dict[str, bool]] = {
     "pollux": {"whole_seconds": True},
     "sia": {"whole_seconds": True, "published_fit": True},

@@ -160,6 +160,7 @@ class OptionTable:
         conditions=(_POLLUX_JOBS,),
         published=True,
         input_file=True,
+        rare=True,
     )
     align_jobs: bool = option(
         "--align-jobs",
@@ -178,6 +179,7 @@ class OptionTable:
         section=JOBS,
         metavar="TIMES",
         published=True,
+        rare=True,
     )
     cap_units: int | None = option(
         "--cap-units",
@@ -195,6 +197,7 @@ class OptionTable:
         help="Deal out the instants of submission to the jobs at random, by --seed.",
         section=JOBS,
         published=True,
+        rare=True,
     )
     arrival: str | None = option(
         "--arrival",
@@ -204,6 +207,7 @@ class OptionTable:
         metavar="poisson:RATE",
         shown="as in the table",
         published=True,
+        rare=True,
     )
     scale_arrivals: float = option(
         "--scale-arrivals",
@@ -213,6 +217,7 @@ class OptionTable:
         section=JOBS,
         metavar="FACTOR",
         published=True,
+        rare=True,
     )
     workload: str | None = option(
         "--workload",
@@ -229,6 +234,7 @@ class OptionTable:
         shown="refuse for rigid policies, else skip",
         help="Jobs that need more units than are ever idle: refuse, leave out, or run them on what there is.",
         section=JOBS,
+        rare=True,
     )
     cluster: str | None = option(
         "--cluster",
@@ -291,6 +297,7 @@ class OptionTable:
         section=INPUT,
         shown="all alike",
         input_file=True,
+        rare=True,
     )
     policy: str = option(
         "--policy",
@@ -347,6 +354,7 @@ class OptionTable:
         section=POLICY,
         conditions=(POLICY_KNOWS,),
         for_policy=True,
+        rare=True,
     )
     deadline_boost: float = option(
         "--deadline-boost",
@@ -356,6 +364,7 @@ class OptionTable:
         section=POLICY,
         conditions=(POLICY_KNOWS,),
         for_policy=True,
+        rare=True,
     )
     deadline_horizon_s: float = option(
         "--deadline-horizon",
@@ -365,12 +374,13 @@ class OptionTable:
         section=POLICY,
         conditions=(_DEADLINES_COUNT, POLICY_KNOWS),
         for_policy=True,
+        rare=True,
     )
     seed: int = option(
         "--seed",
         whole(0),
         0,
-        help="Of what is drawn at random: --shuffle-submits, --arrival, --workload, policies that search so.",
+        help="Of what is drawn at random: arrivals, shuffled jobs, --workload, policies that search so.",
         section=JOBS,
         conditions=(_DRAWN,),
         for_policy=True,
@@ -390,6 +400,7 @@ class OptionTable:
         section=SHARING,
         shown="no limit",
         conditions=(_SHARED,),
+        rare=True,
     )
     xi_partners: int = option(
         "--xi-partners",
@@ -399,6 +410,7 @@ class OptionTable:
         section=SHARING,
         conditions=(_SHARED, POLICY_KNOWS),
         for_policy=True,
+        rare=True,
     )
     unit_memory_gib: float | None = option(
         "--unit-memory",
@@ -407,6 +419,7 @@ class OptionTable:
         section=SHARING,
         shown="any",
         for_policy=True,
+        rare=True,
     )
     memory_table: str | None = option(
         "--memory-table",
@@ -415,6 +428,7 @@ class OptionTable:
         section=SHARING,
         conditions=(_MEMORY_COUNTS,),
         input_file=True,
+        rare=True,
     )
     sub_batch: float = option(
         "--sub-batch",
@@ -423,6 +437,7 @@ class OptionTable:
         help="Least share of its goodput that a job keeps with a smaller batch.",
         section=SHARING,
         conditions=(_given("memory_table"),),
+        rare=True,
     )
     forbid: tuple[tuple[str, str], ...] = option(
         "--forbid",
@@ -432,6 +447,7 @@ class OptionTable:
         section=SHARING,
         metavar="MODEL,MODEL",
         conditions=(_SHARED,),
+        rare=True,
     )
     compat: Literal["reference", "lucid", "pollux", "sia"] | None = option(
         "--compat",
@@ -440,6 +456,7 @@ class OptionTable:
         "the application states).",
         section=COSTS,
         published=True,
+        rare=True,
     )
     dedicated: bool = option(
         "--no-u",

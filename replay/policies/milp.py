@@ -188,14 +188,14 @@ class MilpPolicy(StoredState):
     deadline_horizon_s: float = 86_400.0
     curves: Literal["known", "learn", "profile"] = "known"
     profile_s: float = constant(
-        60.0, "--curves profile: seconds at each size", Number(1e-3)
+        60.0, "--option curves=profile: seconds at each size", Number(1e-3)
     )
     profile_sizes: int = constant(
-        4, "--curves profile: at how many sizes a job is measured", whole(1)
+        4, "--option curves=profile: at how many sizes a job is measured", whole(1)
     )
     profile_order: Literal["growing", "inverse"] = constant(
         "growing",
-        "--curves profile: from the smallest size up, or from the largest down",
+        "--option curves=profile: from the smallest size up, or from the largest down",
     )
     remaining: Literal["known", "predicted"] = constant(
         "known", "work left, for the objective srpt: known, or predicted by estimate_s"
@@ -206,7 +206,7 @@ class MilpPolicy(StoredState):
     )
     by_kind: bool = constant(
         default=True,
-        text="with --kinds: use the curves of each kind; no: the usual ones on every kind",
+        text="with --option kinds: use the curves of each kind; no: the usual ones on every kind",
     )
     name: str = field(default="milp", init=False)
     traits: Traits = field(default=Traits(kinds=True), init=False, metadata=NOT_STORED)

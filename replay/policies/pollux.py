@@ -44,7 +44,7 @@ class Pollux(Rounds):
     population, generations
         Candidates of the search, and number of generations.
     avoid
-        At most one job that spans several nodes has units on a node (`--network-interference` is what two of them
+        At most one job that spans several nodes has units on a node (`network_interference` is what two of them
         would cost each other).
     most_nodes, most_replicas
         Upper bounds for a job: of nodes, where these have several units, and of replicas, where its goodput is fitted.

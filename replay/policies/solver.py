@@ -45,7 +45,7 @@ _SOLVES = Condition(
 )
 _NODE = Condition(
     lambda run, _: run.solver.formulation in ("auto", "node"),
-    "without $formulation node",
+    "without $formulation=node",
     refused=True,
 )
 _INEXACT = Condition(
@@ -62,7 +62,7 @@ _OTHER_THAN_EXACT = Condition(
 )
 _UNVERIFIED = Condition(
     lambda run, _: run.solver.keeps_own_answers or run.solver.ties == "solver",
-    "with $ties canonical, where every decision without sharing is verified anyway",
+    "with $ties=canonical, where every decision without sharing is verified anyway",
 )
 
 
@@ -100,7 +100,7 @@ class SolverOptions:
     'exact'
     >>> SolverOptions(gap=1.5)
     Traceback (most recent call last):
-    bft.models.errors.InputError: --gap: expected a finite number >= 0 and < 1, not 1.5
+    bft.models.errors.InputError: --option gap: expected a finite number >= 0 and < 1, not 1.5
     """
 
     backend: str = option(
@@ -119,6 +119,7 @@ class SolverOptions:
         help="Formulation of the MILP: modes, or node as published; with xi items.",
         section=SOLVER,
         conditions=(_SOLVES,),
+        rare=True,
     )
     strict_reference: bool = option(
         "--strict-reference",
@@ -127,6 +128,7 @@ class SolverOptions:
         help="Keep the too small big-M of the published model (formulation node).",
         section=SOLVER,
         conditions=(_NODE, _SOLVES),
+        rare=True,
     )
     time_limit_s: float | None = option(
         "-optTL --time-limit",
@@ -144,6 +146,7 @@ class SolverOptions:
         help="Relative gap at which a solver may stop.",
         section=SOLVER,
         conditions=(_SOLVES, _INEXACT),
+        rare=True,
     )
     threads: int = option(
         "--threads",
@@ -152,6 +155,7 @@ class SolverOptions:
         help="Threads of the solver.",
         section=SOLVER,
         conditions=(_SOLVES, _THREADED),
+        rare=True,
     )
     ties: Literal["canonical", "solver"] = option(
         "--ties",
@@ -160,14 +164,16 @@ class SolverOptions:
         help="Which of several optima: the canonical one, or the solver's own.",
         section=SOLVER,
         conditions=(_SOLVES, _INEXACT),
+        rare=True,
     )
     verify: bool = option(
         "--verify",
         Flag(),
         default=False,
-        help="Check every answer by the exact dynamic programme (DP), also with --ties solver or --gap.",
+        help="Check every answer by the exact dynamic programme (DP), also with ties=solver or a gap above 0.",
         section=SOLVER,
         conditions=(_SOLVES, _OTHER_THAN_EXACT, _UNVERIFIED),
+        rare=True,
     )
 
     def __post_init__(self) -> None:

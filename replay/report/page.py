@@ -87,7 +87,7 @@ def write_report(
     Parameters
     ----------
     folders
-        Run directories, of any policy but not of `--compat reference`, which leaves no steps; or alone the table of a
+        Run directories, of any policy but not of compat=reference, which leaves no steps; or alone the table of a
         sweep, a Parquet file with one column per option.
     target
         The HTML file; the same runs give the same bytes.

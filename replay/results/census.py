@@ -58,8 +58,8 @@ def census_of(records: Iterable[JobRecord], end_ns: int) -> Census:
     the end or was cancelled before it came.
 
     - `jobs`: all; `submitted`: by the end, whatever became of them then.
-    - `left_out`: of these, they never run, as they need more units than there are (--oversized skip).
-    - `refused`: by --admission, at their submission; they never run.
+    - `left_out`: of these, they never run, as they need more units than there are (--option oversized=skip).
+    - `refused`: by --option admission, at their submission; they never run.
     - `submitted_at_the_end`: at the last instant, so that they had no time.
     - `in_system`: all others submitted by the end. `runnable`: these and the refused.
     - `started`, `finished`; `cancelled` by a workload, perhaps before they were submitted, which then never were.

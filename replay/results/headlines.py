@@ -196,7 +196,10 @@ def headlines(
     generated = ""
     if generated_load is not None:
         generated = f" (of a generated workload, load {generated_load:.2f})"
-    yield from _filled(_JOBS, {**metrics, "generated": generated})
+    search = metrics.get("search") or {}
+    told = bool(search.get("stopped") or search.get("stopped_samples"))
+    jobs = tuple(line for line in _JOBS if told or line[0] != "trials")
+    yield from _filled(jobs, {**metrics, "generated": generated})
     yield from host_lines(metrics.get("host", {}))
     by_status = metrics["decisions_by_status"].items()
     statuses = ", ".join(f"{count} {status}" for status, count in by_status)

@@ -15,14 +15,14 @@
   `without_bound`.
 - `bound`, `share_of_bound`, `bounds`: what no policy can exceed; `advised`: the options to set where more than 5 % of
   the bound is left, null where none is known to help.
-- With `--workload`: `search`. With `--admission`: `admission`.
+- With `--workload`: `search`. With `--option admission`: `admission`.
 
 **Units**
 
 - `offered_unit_s`: idle units, integrated over the whole trace; `resource_integral_unit_s`: over the window.
   `used_unit_s` = ∫ used units (a shared unit counts once), `unit_hours` the same in hours; `used_share` = used_unit_s /
   resource_integral_unit_s.
-- `kinds`, with `--kinds`: `units`, `idle_unit_s`, `used_unit_s` and `used_share` of each kind.
+- `kinds`, with `--option kinds`: `units`, `idle_unit_s`, `used_unit_s` and `used_share` of each kind.
 - `classes`, where the trace states several: `nodes`, `idle_share` and `idle_mean` (idle nodes, or units, on average) of
   each.
 - `eq_nodes` = resource-integral / (units per node × duration of the window); units where the nodes of virtual clusters

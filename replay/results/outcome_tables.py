@@ -10,7 +10,7 @@
   (the one asked; `exact` in a fallback).
 
 `status` is `optimal` (proven), `feasible` (the best known at the time limit), `fallback` (the solver gave no valid
-answer), `decided` (by a policy that does not optimise), `infeasible` (`--strict-reference`),
+answer), `decided` (by a policy that does not optimise), `infeasible` (`--option strict-reference=yes`),
 or `nothing idle`.
 
 **jobs.parquet** has, as in the job table, `name`, `vc`, `user`, `model`, `Jmin`, `Jmax`, `sizes`, `Jreq`, and:

@@ -116,7 +116,7 @@ class RunFiles:
         """
         summary = read_summary(folder)
         if summary["options"].get("compat") == "reference":
-            what = "was replayed with --compat reference, which leaves nothing to show or compare"
+            what = "was replayed with --option compat=reference, which leaves nothing to show or compare"
             raise InputError(what, file=folder)
         if not (folder / STEPS).exists():
             raise InputError(

@@ -139,7 +139,11 @@ def best(
 
 def option_named(text: str, varied: Sequence[str]) -> str:
     """The flat name of an option, from its name on the command line or its flat name: `Tfwd`, `-maxJ`, `max_jobs`."""
-    flags = {each.flag.lstrip("-").lower(): name for name, each in FIELDS.items()}
+    flags = {
+        flag.lstrip("-").lower(): name
+        for name, each in FIELDS.items()
+        for flag in each.flags
+    }
     known = {**flags, **{name.lower(): name for name in (*FIELDS, *varied, VARIANT)}}
     key = text.lstrip("-").lower()
     return known.get(key) or known.get(key.replace("-", "_")) or text

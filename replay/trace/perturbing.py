@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from bft.models.checks import Number, check_fields, seconds, whole
-from bft.models.option_fields import option
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, fragment_events
 from bft.replay.trace.trace_statistics import fragments
-
-_SHARE = Number(0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,33 +37,10 @@ class Perturbation:
     drop 0.1, delay 60 s, seed 0
     """
 
-    drop: float = option(
-        "--drop",
-        _SHARE,
-        0.0,
-        help="Leave out each idle fragment with this probability.",
-        metavar="SHARE",
-    )
-    delay_s: float = option(
-        "--delay",
-        seconds(zero=True),
-        0.0,
-        help="Begin each fragment later, by an exponential time of this mean.",
-        metavar="SECONDS",
-    )
-    thin: float = option(
-        "--thin",
-        _SHARE,
-        0.0,
-        help="End each fragment earlier, by this share of its length.",
-        metavar="SHARE",
-    )
-    seed: int = option(
-        "--seed",
-        whole(0),
-        0,
-        help="Of what is drawn at random.",
-    )
+    drop: float = field(default=0.0, metadata={"check": Number(0, 1)})
+    delay_s: float = field(default=0.0, metadata={"check": seconds(zero=True)})
+    thin: float = field(default=0.0, metadata={"check": Number(0, 1)})
+    seed: int = field(default=0, metadata={"check": whole(0)})
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -570,7 +570,7 @@ def _shared_problem(random: np.random.Generator) -> Problem:
 
 
 def test_a_small_loss_counts_even_next_to_a_huge_cost() -> None:
-    """F2: it answered 120,000, and --verify took it for the truth."""
+    """F2: it answered 120,000, and --option verify=yes took it for the truth."""
     a = Job(
         "a", 1, 1500, np.array([0.0, 1, 1500]), np.array([0.0, 1000, 1000]), 0.0, 1e12
     )

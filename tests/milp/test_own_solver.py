@@ -31,7 +31,7 @@ def test_the_documented_backend_is_installed_and_used(tmp_path: Path) -> None:
     )
     (tmp_path / "problem.json").write_text(json.dumps(PROBLEM))
     own = ["solve", "problem.json", "--backend", "dense-highs"]
-    answered = call(*own, "--formulation", "node", "--ties", "solver")
+    answered = call(*own, "--option", "formulation=node", "--option", "ties=solver")
     assert answered.returncode == 0, answered.stderr
     answer = json.loads(answered.stdout)
     assert (answer["status"], answer["backend"], answer["objective"]) == (
@@ -40,7 +40,7 @@ def test_the_documented_backend_is_installed_and_used(tmp_path: Path) -> None:
         4800.0,
     )
     assert "note" not in answer
-    refused = call(*own, "--formulation", "items")
+    refused = call(*own, "--option", "formulation=items")
     assert refused.returncode == 2
     assert (
         "cannot solve formulation 'items': choose one of cbc, highs, gurobi"
@@ -55,13 +55,15 @@ def test_the_documented_backend_is_installed_and_used(tmp_path: Path) -> None:
     ]
     (tmp_path / "idle.csv").write_text("\n".join(["time,node,idle", *rows]))
     options = ("-ndmap", "idle.csv", "-Tfwd", "600", "--no-u", "--json", "--out", "out")
-    replayed = call("--backend", "Dense-HiGHS", "--threads", "2", *options)
+    replayed = call("--backend", "Dense-HiGHS", "--option", "threads=2", *options)
     assert replayed.returncode == 0, replayed.stderr
     summary = json.loads(replayed.stdout)
     assert summary["options"]["backend"] == "dense-highs"
     assert summary["metrics"]["verified"] > 0
     assert summary["metrics"]["verify_mismatches"] == 0
-    assert "--threads has no effect with --backend dense-highs" in replayed.stderr
+    assert (
+        "--option threads has no effect with --backend dense-highs" in replayed.stderr
+    )
 
 
 def test_the_documented_example_is_short() -> None:
@@ -124,7 +126,9 @@ def test_a_broken_package_is_named_and_hides_no_other(
     listing = capsys.readouterr().out
     assert re.search(r"^own +not available", listing, re.MULTILINE)
     assert re.search(
-        rf"^own .*: backend 'own' \(their_solver:own\).*{message}", listing, re.MULTILINE
+        rf"^own .*: backend 'own' \(their_solver:own\).*{message}",
+        listing,
+        re.MULTILINE,
     )
     assert re.search(r"^exact +available", listing, re.MULTILINE)
     (tmp_path / "problem.json").write_text(json.dumps(PROBLEM))
@@ -135,7 +139,8 @@ def test_a_broken_package_is_named_and_hides_no_other(
         assert run([*command, "--backend", "own"]) == 2
         assert re.search(message, capsys.readouterr().err, re.MULTILINE)
         assert (
-            run([*command[:2], "--backend", "exact", "--formulation", "items"]) == 2
+            run([*command[:2], "--backend", "exact", "--option", "formulation=items"])
+            == 2
         )  # and the list of others is whole
         assert "choose one of cbc, highs, gurobi" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

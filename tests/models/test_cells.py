@@ -882,7 +882,7 @@ def test_invalid_tables_of_a_spreadsheet(
     ("command", "table", "message"),
     [
         (
-            ["xi", "check"],
+            ["xi", "show"],
             "model_a,model_b,xi_a,xi_b\na,b,4_0,1\n",
             "row 1, column xi_a: expected a finite number > 0, not '4_0'",
         ),

@@ -238,7 +238,7 @@ def test_an_interrupted_run_gives_way_to_its_own_continuation_alone(
     for other in (
         QUICK,
         [*args, "-maxJ", "3"],
-        [*args, "--compat", "reference"],
+        [*args, "--option", "compat=reference"],
     ):  # no continuation; other options
         assert run(other) == 2
         assert "--force replaces it" in capsys.readouterr().err

@@ -255,18 +255,18 @@ def test_spread_submissions_are_reported_and_must_stay_within_the_calendar(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     give([elastic("a"), elastic("b", at=600)])
-    said = Said([*INPUT, "--scale-arrivals", "30"], capsys)
+    said = Said([*INPUT, "--option", "scale-arrivals=30"], capsys)
     assert said.everywhere(
-        "--scale-arrivals 30: jobs are submitted over 5 h, not 10 min"
+        "--option scale-arrivals=30: jobs are submitted over 5 h, not 10 min"
     )
     assert pd.read_parquet("debug-itrOut/jobs.parquet")["submit"].diff()[
         1
     ] == pd.Timedelta(hours=5)
     give([elastic("a"), elastic("b", at=80_000)])
-    far = Said([*INPUT, "--scale-arrivals", "1e6"], capsys)
+    far = Said([*INPUT, "--option", "scale-arrivals=1e6"], capsys)
     assert far.code == 2
     assert (
-        "job b: would be submitted after the year 2200: --repeat, --arrival or --scale-arrivals"
+        "job b: would be submitted after the year 2200: --option repeat, --option arrival or --option scale-arrivals"
         in far.err
     )
 
@@ -300,7 +300,7 @@ def test_a_job_that_can_never_run_is_refused_by_name_where_the_policy_is_rigid(
     said = Said([*INPUT, "--policy", policy], capsys)
     assert said.code == 2
     assert "1 job needs more units than the 4 there are: wide (" in said.err
-    assert "--oversized skip" in said.err
+    assert "--option oversized=skip" in said.err
     assert not Path("debug-itrOut").exists()
 
 
@@ -309,8 +309,8 @@ def test_a_job_that_can_never_run_does_not_starve_those_behind_it(
     here: Path, policy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     give(WIDE)
-    said = Said([*INPUT, "--policy", policy, "--oversized", "skip"], capsys)
-    assert said.everywhere("they never run (--oversized skip)")
+    said = Said([*INPUT, "--policy", policy, "--option", "oversized=skip"], capsys)
+    assert said.everywhere("they never run (--option oversized=skip)")
     assert (said.finished, said.summary["metrics"]["jobs"]) == (3, 4)
     assert said.summary["inputs"]["jobs"]["never_run"] == ["wide"]
     jobs = pd.read_parquet("debug-itrOut/jobs.parquet").set_index("name")
@@ -326,8 +326,8 @@ def test_cap_runs_an_oversized_job_on_the_available_units(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     give(WIDE)
-    said = Said([*INPUT, "--policy", "fifo", "--oversized", "cap"], capsys)
-    assert said.everywhere("wide (10); they run on 4 (--oversized cap)")
+    said = Said([*INPUT, "--policy", "fifo", "--option", "oversized=cap"], capsys)
+    assert said.everywhere("wide (10); they run on 4 (--option oversized=cap)")
     assert said.finished == 4
     held = (
         pd.read_parquet("debug-itrOut/allocations.parquet").set_index("job").loc["wide"]
@@ -390,12 +390,12 @@ def test_virtual_clusters_have_sizes_of_their_own(
         "2 jobs need more units than the 2 there are in p: a (3), c (3)"
         in Said([*args, "--policy", "fifo"], capsys).err
     )
-    skipped = Said([*args, "--policy", "fifo", "--oversized", "skip"], capsys)
+    skipped = Said([*args, "--policy", "fifo", "--option", "oversized=skip"], capsys)
     assert (skipped.finished, skipped.summary["inputs"]["jobs"]["never_run"]) == (
         1,
         ["a", "c"],
     )
-    capped_ = Said([*args, "--policy", "fifo", "--oversized", "cap"], capsys)
+    capped_ = Said([*args, "--policy", "fifo", "--option", "oversized=cap"], capsys)
     assert capped_.finished == 3
     assert set(pd.read_parquet("debug-itrOut/jobs.parquet")["jct_s"]) == {60.0, 120.0}
 
@@ -502,18 +502,27 @@ def test_rows_that_a_reader_leaves_out_are_reported_and_recorded(
 @pytest.mark.parametrize(
     ("args", "expected"),
     [
-        (["--xi-max", "1.5"], "--xi-max has no effect without --xi"),
-        (["--forbid", "a,b"], "--forbid has no effect without --xi"),
-        (["--xi-partners", "2"], "--xi-partners has no effect without --xi"),
-        (["--unit-memory", "16"], "--unit-memory has no effect without --xi"),
-        (["--sub-batch", "0.7"], "--sub-batch has no effect without --memory-table"),
+        (["--option", "xi-max=1.5"], "--option xi-max has no effect without --xi"),
+        (["--option", "forbid=a,b"], "--option forbid has no effect without --xi"),
         (
-            ["--deadline-horizon", "60"],
-            "--deadline-horizon has no effect without --deadline-boost",
+            ["--option", "xi-partners=2"],
+            "--option xi-partners has no effect without --xi",
         ),
         (
-            ["--deadline-boost", "2"],
-            "--deadline-boost has no effect on jobs without deadlines",
+            ["--option", "unit-memory=16"],
+            "--option unit-memory has no effect without --xi",
+        ),
+        (
+            ["--option", "sub-batch=0.7"],
+            "--option sub-batch has no effect without --option memory-table",
+        ),
+        (
+            ["--option", "deadline-horizon=60"],
+            "--option deadline-horizon has no effect without --option deadline-boost",
+        ),
+        (
+            ["--option", "deadline-boost=2"],
+            "--option deadline-boost has no effect on jobs without deadlines",
         ),
         (
             ["--policy", "fifo", "--backend", "exact"],
@@ -525,10 +534,13 @@ def test_rows_that_a_reader_leaves_out_are_reported_and_recorded(
             "-optTL has no effect with --policy fifo",
         ),
         (
-            ["--policy", "fifo", "--gap", "0.1"],
-            "--gap has no effect with --policy fifo",
+            ["--policy", "fifo", "--option", "gap=0.1"],
+            "--option gap has no effect with --policy fifo",
         ),
-        (["--policy", "fifo", "--verify"], "--verify has no effect with --policy fifo"),
+        (
+            ["--policy", "fifo", "--option", "verify=yes"],
+            "--option verify=yes has no effect with --policy fifo",
+        ),
         (
             ["--policy", "fifo", "--objective", "throughput"],
             "--objective has no effect with --policy fifo",
@@ -538,24 +550,38 @@ def test_rows_that_a_reader_leaves_out_are_reported_and_recorded(
             "--seed has no effect with --policy fifo",
         ),
         (
-            ["--backend", "exact", "--threads", "2"],
-            "--threads has no effect with --backend exact",
+            ["--backend", "exact", "--option", "threads=2"],
+            "--option threads has no effect with --backend exact",
         ),
         (
-            ["--checkpoint-interval", "60"],
-            "--checkpoint-interval has no effect with --policy milp",
+            ["--option", "checkpoint-interval=60"],
+            "--option checkpoint-interval has no effect with --policy milp",
         ),
         (
-            ["--applications", "."],
-            "--applications has no effect without --jobs-format pollux",
+            ["--option", "applications=."],
+            "--option applications has no effect without --jobs-format pollux",
         ),
         (
-            ["--compat", "reference", "--events", "node", "--skip-rows", "0"],
-            "--events has no effect with --compat ref",
+            [
+                "--option",
+                "compat=reference",
+                "--option",
+                "events=node",
+                "--skip-rows",
+                "0",
+            ],
+            "--option events has no effect with --option compat=ref",
         ),
         (
-            ["--compat", "reference", "--oversized", "cap", "--skip-rows", "0"],
-            "--oversized has no effect with --comp",
+            [
+                "--option",
+                "compat=reference",
+                "--option",
+                "oversized=cap",
+                "--skip-rows",
+                "0",
+            ],
+            "--option oversized has no effect with --comp",
         ),
         (["-nN", "9"], "-nN 9 reaches beyond the trace's 4 nodes"),
     ],
@@ -594,17 +620,17 @@ def test_options_that_have_an_effect_get_no_note(
         "exact",
         "-Tfwd",
         "60",
-        "--deadline-boost",
-        "2",
-        "--deadline-horizon",
-        "600",
+        "--option",
+        "deadline-boost=2",
+        "--option",
+        "deadline-horizon=600",
         "-nN",
         "4",
     ]
     assert Said([*INPUT, *args], capsys).summary["notes"] == []
     assert (
         Said(
-            [*INPUT, "--policy", "fifo", "--checkpoint-interval", "60"], capsys
+            [*INPUT, "--policy", "fifo", "--option", "checkpoint-interval=60"], capsys
         ).summary["notes"]
         == []
     )

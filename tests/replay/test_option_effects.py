@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from stated import option_at
 from toy_application import write_application
 
 from bft.replay import Options
@@ -18,7 +19,7 @@ from bft.replay.trace.trace_files import read_trace, write_trace
 
 START = pd.Timestamp("2021-02-10")
 XI = ["--xi", "xi.csv"]
-TIGHT = [*XI, "--unit-memory", "16"]
+TIGHT = [*XI, "--option", "unit-memory=16"]
 FIFO = ["--policy", "fifo"]
 EXACT = ["--backend", "exact"]
 CLUSTER = [
@@ -37,13 +38,13 @@ POLLUX = [
     "pollux.csv",
     "--jobs-format",
     "pollux",
-    "--applications",
-    "apps",
+    "--option",
+    "applications=apps",
     *FIFO,
 ]
-FLAGS = ("--cluster", "--applications", "--policy")
+FLAGS = ("--cluster", "--option applications", "--policy")
 QUICK = ["--set", "population=4", "--set", "generations=2"]
-PUBLISHED = ["--compat", "reference", "--skip-rows", "0"]
+PUBLISHED = ["--option", "compat=reference", "--skip-rows", "0"]
 PAIR = ["-bdfn", "bounds.parquet", "-scfn", "curves.parquet"]
 TRACE, JOBS = ["-ndmap", "trace.parquet"], ["--jobs", "jobs.csv"]
 Case = tuple[list[str], list[str], list[str], Any]
@@ -57,15 +58,20 @@ CASES: dict[str, Case] = {
     "job_bounds": ([*TRACE, *EXACT], PAIR, ["-bdfn", "longer.parquet", "-scfn", "curves.parquet"], "longer.parquet"),
     "job_curves": ([*TRACE, *EXACT], PAIR, ["-bdfn", "bounds.parquet", "-scfn", "faster.parquet"], "faster.parquet"),
     "jobs_format": (["--cluster", "2x4", *FIFO], JOBS, CLUSTER[2:6], "tiresias"),
-    "applications": (POLLUX, [], ["--applications", "noisy", "--policy", "pollux"], "noisy"),
+    "applications": (POLLUX, [], ["--option", "applications=noisy", "--policy", "pollux"], "noisy"),
     "align_jobs": ([*TRACE, "--jobs", "early.csv", *EXACT], [], ["--align-jobs"], True),
-    "repeat": ([*USUAL, *EXACT], [], ["--repeat", "2"], 2),
+    "repeat": ([*USUAL, *EXACT], [], ["--option", "repeat=2"], 2),
     "cap_units": ([*USUAL, *EXACT], [], ["--cap-units", "3"], 3),
-    "shuffle_submits": ([*USUAL, *EXACT], [], ["--shuffle-submits"], True),
-    "arrival": ([*USUAL, *EXACT], [], ["--arrival", "POISSON:60.0"], "poisson:60"),
-    "scale_arrivals": ([*USUAL, *EXACT], [], ["--scale-arrivals", "9"], 9.0),
+    "shuffle_submits": ([*USUAL, *EXACT], [], ["--option", "shuffle-submits=yes"], True),
+    "arrival": ([*USUAL, *EXACT], [], ["--option", "arrival=POISSON:60.0"], "poisson:60"),
+    "scale_arrivals": ([*USUAL, *EXACT], [], ["--option", "scale-arrivals=9"], 9.0),
     "workload": ([*USUAL, *FIFO], [], ["--workload", "hpo:eta=2"], "hpo:eta=2"),
-    "oversized": ([*TRACE, "--jobs", "wide.csv", *FIFO], ["--oversized", "skip"], ["--oversized", "cap"], "cap"),
+    "oversized": (
+        [*TRACE, "--jobs", "wide.csv", *FIFO],
+        ["--option", "oversized=skip"],
+        ["--option", "oversized=cap"],
+        "cap",
+    ),
     "cluster": (CLUSTER, [], ["--cluster", "1x3"], "1x3"),
     "preset": (USUAL, [], ["--preset", "best"], "best"),
     "tfwd_s": ([*USUAL, *EXACT], [], ["-Tfwd", "300"], 300.0),
@@ -76,54 +82,62 @@ CASES: dict[str, Case] = {
     "skip_rows": ([*USUAL, *EXACT], [], ["--skip-rows", "9"], 9),
     "sort": (["-ndmap", "shuffled.parquet", *JOBS, *EXACT], [], ["--sort"], True),
     "node_class": (["-ndmap", "classes.parquet", *JOBS, *EXACT], [], ["--node-class", "gpu"], "gpu"),
-    "kinds": ([*USUAL, *EXACT], [], ["--kinds", "kinds.csv"], "kinds.csv"),
+    "kinds": ([*USUAL, *EXACT], [], ["--option", "kinds=kinds.csv"], "kinds.csv"),
     "policy": (USUAL, FIFO, ["--policy", "srtf"], "srtf"),
     "policy_options": ([*USUAL, *FIFO], [], ["--set", "backfill=yes"], [["backfill", "yes"]]),
-    "policy_time_limit_s": ([*USUAL, *PUBLISHED], [], ["--policy-time-limit", "9"], 9.0),  # the same
+    "policy_time_limit_s": ([*USUAL, *PUBLISHED], [], ["--option", "policy-time-limit=9"], 9.0),  # the same
     "seed": (["--cluster", "3x3", *JOBS, "--policy", "pollux", *QUICK], [], ["--seed", "5"], 5),
     "backend": (USUAL, [], EXACT, "exact"),
-    "formulation": ([*USUAL, "--backend", "auto"], [], ["--formulation", "node"], "node"),
-    "strict_reference": ([*USUAL, "--formulation", "node"], [], ["--strict-reference"], True),
-    "gap": ([*USUAL, *EXACT], [], ["--gap", "0.5"], 0.5),  # says that it has no effect there
-    "threads": ([*USUAL, *EXACT], [], ["--threads", "2"], 2),  # the same
-    "cost_model": ([*USUAL, *EXACT], [], ["--cost-model", "stall"], "stall"),
-    "events": ([*USUAL, *EXACT], [], ["--events", "node"], "node"),
-    "min_interval_s": ([*USUAL, *EXACT], [], ["--min-interval", "250"], 250.0),
-    "checkpoint_interval_s": ([*USUAL, *FIFO], [], ["--checkpoint-interval", "7"], 7.0),
-    "start_overhead_s": ([*USUAL, *FIFO], [], ["--start-overhead", "20"], 20.0),
-    "restart_overhead": ([*USUAL, *FIFO], [], ["--restart-overhead", "2:10,8:20"], [[2, 10.0], [8, 20.0]]),
+    "formulation": ([*USUAL, "--backend", "auto"], [], ["--option", "formulation=node"], "node"),
+    "strict_reference": ([*USUAL, "--option", "formulation=node"], [], ["--option", "strict-reference=yes"], True),
+    "gap": ([*USUAL, *EXACT], [], ["--option", "gap=0.5"], 0.5),  # says that it has no effect there
+    "threads": ([*USUAL, *EXACT], [], ["--option", "threads=2"], 2),  # the same
+    "cost_model": ([*USUAL, *EXACT], [], ["--option", "cost-model=stall"], "stall"),
+    "events": ([*USUAL, *EXACT], [], ["--option", "events=node"], "node"),
+    "min_interval_s": ([*USUAL, *EXACT], [], ["--option", "min-interval=250"], 250.0),
+    "checkpoint_interval_s": ([*USUAL, *FIFO], [], ["--option", "checkpoint-interval=7"], 7.0),
+    "start_overhead_s": ([*USUAL, *FIFO], [], ["--option", "start-overhead=20"], 20.0),
+    "restart_overhead": ([*USUAL, *FIFO], [], ["--option", "restart-overhead=2:10,8:20"], [[2, 10.0], [8, 20.0]]),
     "restart_overlap": (
-        [*CLUSTER[:-1], "tiresias-l", "--set", "limits=10", "--restart-overhead", "20"],
+        [*CLUSTER[:-1], "tiresias-l", "--set", "limits=10", "--option", "restart-overhead=20"],
         [],
-        ["--restart-overlap", "0.5"],
+        ["--option", "restart-overlap=0.5"],
         0.5,
     ),
     "free_moves": (
-        ["--cluster", "3x3", *POLLUX[2:-1], "sia", "--restart-overhead", "20"], [], ["--free-moves"], True
+        ["--cluster", "3x3", *POLLUX[2:-1], "sia", "--option", "restart-overhead=20"],
+        [],
+        ["--option", "free-moves=yes"],
+        True,
     ),
     "network_interference": (
-        ["--cluster", "3x3", *JOBS, "--policy", "equal-share"], [], ["--network-interference", "0.5"], 0.5
+        ["--cluster", "3x3", *JOBS, "--policy", "equal-share"], [], ["--option", "network-interference=0.5"], 0.5
     ),
-    "admission": ([*USUAL, *FIFO], [], ["--admission", "deadline", "--admission-units", "1"], "deadline"),
-    "admission_units": ([*USUAL, *FIFO, "--admission", "deadline"], [], ["--admission-units", "1"], 1),
+    "admission": ([*USUAL, *FIFO], [], ["--option", "admission=deadline", "--option", "admission-units=1"], "deadline"),
+    "admission_units": ([*USUAL, *FIFO, "--option", "admission=deadline"], [], ["--option", "admission-units=1"], 1),
     "return_time_s": ([*USUAL, *EXACT], [], ["--return-time", "90"], 90.0),
     "reserve": ([*USUAL, *EXACT], [], ["--reserve", "2"], 2),
-    "free_first": ([*USUAL, *EXACT, "--return-time", "90"], [], ["--no-free-first"], False),
+    "free_first": ([*USUAL, *EXACT, "--return-time", "90"], [], ["--option", "free-first=no"], False),
     "host_price": ([*USUAL, *EXACT, "--return-time", "90"], [], ["--host-price", "2"], 2.0),
-    "ties": ([*USUAL, "--backend", "cbc"], [], ["--ties", "solver"], "solver"),  # then nobody verifies
-    "verify": ([*USUAL, "--ties", "solver"], [], ["--verify"], True),
+    "ties": ([*USUAL, "--backend", "cbc"], [], ["--option", "ties=solver"], "solver"),  # then nobody verifies
+    "verify": ([*USUAL, "--option", "ties=solver"], [], ["--option", "verify=yes"], True),
     "objective": ([*USUAL, *EXACT], [], ["--objective", "power:.50+ageing:.02"], "power:0.5+ageing:0.02:2"),
-    "curves": ([*USUAL, *EXACT], [], ["--curves", "learn"], "learn"),
-    "deadline_boost": ([*USUAL, *EXACT], [], ["--deadline-boost", "50"], 50.0),
-    "deadline_horizon_s": ([*USUAL, *EXACT, "--deadline-boost", "50"], [], ["--deadline-horizon", "60"], 60.0),
+    "curves": ([*USUAL, *EXACT], [], ["--option", "curves=learn"], "learn"),
+    "deadline_boost": ([*USUAL, *EXACT], [], ["--option", "deadline-boost=50"], 50.0),
+    "deadline_horizon_s": (
+        [*USUAL, *EXACT, "--option", "deadline-boost=50"],
+        [],
+        ["--option", "deadline-horizon=60"],
+        60.0,
+    ),
     "xi": (USUAL, [], XI, "xi.csv"),
-    "xi_max": ([*USUAL, *XI], [], ["--xi-max", "1.06"], 1.06),
-    "xi_partners": ([*USUAL, *XI], [], ["--xi-partners", "1"], 1),
-    "unit_memory_gib": ([*USUAL, *XI], [], ["--unit-memory", "10"], 10.0),
-    "memory_table": ([*USUAL, *TIGHT], [], ["--memory-table", "memory.csv"], "memory.csv"),
-    "sub_batch": ([*USUAL, *TIGHT, "--memory-table", "memory.csv"], [], ["--sub-batch", "0.99"], 0.99),
-    "forbid": ([*USUAL, *XI], [], ["--forbid", "a,b", "--forbid", "a,a"], [["a", "b"], ["a", "a"]]),
-    "compat": (POLLUX, [], ["--compat", "pollux"], "pollux"),
+    "xi_max": ([*USUAL, *XI], [], ["--option", "xi-max=1.06"], 1.06),
+    "xi_partners": ([*USUAL, *XI], [], ["--option", "xi-partners=1"], 1),
+    "unit_memory_gib": ([*USUAL, *XI], [], ["--option", "unit-memory=10"], 10.0),
+    "memory_table": ([*USUAL, *TIGHT], [], ["--option", "memory-table=memory.csv"], "memory.csv"),
+    "sub_batch": ([*USUAL, *TIGHT, "--option", "memory-table=memory.csv"], [], ["--option", "sub-batch=0.99"], 0.99),
+    "forbid": ([*USUAL, *XI], [], ["--option", "forbid=a,b", "--option", "forbid=a,a"], [["a", "b"], ["a", "a"]]),
+    "compat": (POLLUX, [], ["--option", "compat=pollux"], "pollux"),
     "dedicated": ([*USUAL, *EXACT], [], ["--no-u"], False),
     "node_watts": ([*USUAL, *EXACT], [], ["--node-watts", "120,600"], [120.0, 600.0]),
     "price_per_node_hour": ([*USUAL, *EXACT], [], ["--price-per-node-hour", "1.5"], 1.5),
@@ -277,9 +291,10 @@ def test_an_option_changes_the_result_and_is_recorded(
         known[begin] = said(list(begin), capsys)
     first_code, first, _ = known[begin]
     stated = list(both)
-    for flag in after:  # an option is given once
-        if flag in stated and flag in FLAGS:
-            del stated[stated.index(flag) : stated.index(flag) + 2]
+    for flag in (option_at(after, at) for at in range(len(after))):
+        places = [option_at(stated, at) for at in range(len(stated))]
+        if flag in places and flag in FLAGS:  # an option is given once
+            del stated[places.index(flag) : places.index(flag) + 2]
     code, second, summary = said([*stated, *after], capsys)
     refused = field in ("sort", "trust_pickle")
     assert (first_code, code) == (2 if refused else 0, 0), second

@@ -29,51 +29,66 @@ WRONG: list[tuple[str, Any, list[str], list[str]]] = [
     ("first_node", -1, ["-nis", "-1"], ["-nis", "whole number >= 0"]),
     ("node_count", 0, ["-nN", "0"], ["-nN", "whole number >= 1"]),
     ("skip_rows", -3, ["--skip-rows", "-3"], ["--skip-rows", ">= 0"]),
-    ("gap", 1.0, ["--gap", "1"], ["--gap", ">= 0 and < 1"]),
-    ("threads", 0, ["--threads", "0"], ["--threads", ">= 1"]),
+    ("gap", 1.0, ["--option", "gap=1"], ["--option gap", ">= 0 and < 1"]),
+    ("threads", 0, ["--option", "threads=0"], ["--option threads", ">= 1"]),
     ("seed", -1, ["--seed", "-1"], ["--seed", ">= 0"]),
     (
         "min_interval_s",
         math.nan,
-        ["--min-interval", "nan"],
-        ["--min-interval", "seconds >= 0"],
+        ["--option", "min-interval=nan"],
+        ["--option min-interval", "seconds >= 0"],
     ),
     (
         "checkpoint_interval_s",
         -1,
-        ["--checkpoint-interval", "-1"],
-        ["--checkpoint-interval", "seconds >= 0"],
+        ["--option", "checkpoint-interval=-1"],
+        ["--option checkpoint-interval", "seconds >= 0"],
     ),
     (
         "start_overhead_s",
         -1,
-        ["--start-overhead", "-1"],
-        ["--start-overhead", "seconds >= 0"],
+        ["--option", "start-overhead=-1"],
+        ["--option start-overhead", "seconds >= 0"],
     ),
     (
         "restart_overhead",
         ((0, 5.0),),
-        ["--restart-overhead", "0:5"],
-        ["--restart-overhead", "expected seconds"],
+        ["--option", "restart-overhead=0:5"],
+        ["--option restart-overhead", "expected seconds"],
     ),
     (
         "restart_overhead",
         ((8, 1), (8, 2)),
-        ["--restart-overhead", "8:1,8:2"],
-        ["--restart-overhead", "expected"],
+        ["--option", "restart-overhead=8:1,8:2"],
+        ["--option restart-overhead", "expected"],
     ),
-    ("deadline_boost", 0.5, ["--deadline-boost", "0.5"], ["--deadline-boost", ">= 1"]),
+    (
+        "deadline_boost",
+        0.5,
+        ["--option", "deadline-boost=0.5"],
+        ["--option deadline-boost", ">= 1"],
+    ),
     (
         "deadline_horizon_s",
         0,
-        ["--deadline-horizon", "0"],
-        ["--deadline-horizon", "> 0"],
+        ["--option", "deadline-horizon=0"],
+        ["--option deadline-horizon", "> 0"],
     ),
-    ("xi_max", 0.9, ["--xi-max", "0.9"], ["--xi-max", ">= 1"]),
-    ("xi_partners", 0, ["--xi-partners", "0"], ["--xi-partners", ">= 1"]),
-    ("unit_memory_gib", 0, ["--unit-memory", "0"], ["--unit-memory", "> 0"]),
-    ("sub_batch", 1.5, ["--sub-batch", "1.5"], ["--sub-batch", "at most 1"]),
-    ("forbid", (("a",),), ["--forbid", "a"], ["--forbid", "two models"]),
+    ("xi_max", 0.9, ["--option", "xi-max=0.9"], ["--option xi-max", ">= 1"]),
+    ("xi_partners", 0, ["--option", "xi-partners=0"], ["--option xi-partners", ">= 1"]),
+    (
+        "unit_memory_gib",
+        0,
+        ["--option", "unit-memory=0"],
+        ["--option unit-memory", "> 0"],
+    ),
+    (
+        "sub_batch",
+        1.5,
+        ["--option", "sub-batch=1.5"],
+        ["--option sub-batch", "at most 1"],
+    ),
+    ("forbid", (("a",),), ["--option", "forbid=a"], ["--option forbid", "two models"]),
     ("policy_options", (("", "1"),), ["--set", "=1"], ["--set", "expected"]),
     (
         "policy_options",
@@ -97,8 +112,8 @@ WRONG: list[tuple[str, Any, list[str], list[str]]] = [
     (
         "formulation",
         "mode",
-        ["--formulation", "mode"],
-        ["--formulation", "did you mean 'modes'"],
+        ["--option", "formulation=mode"],
+        ["--option formulation", "did you mean 'modes'"],
     ),
     (
         "jobs_format",
@@ -106,8 +121,13 @@ WRONG: list[tuple[str, Any, list[str], list[str]]] = [
         ["--jobs-format", "tiresia"],
         ["--jobs-format", "did you mean 'tiresias'"],
     ),
-    ("cost_model", "free", ["--cost-model", "free"], ["--cost-model", "'stall'"]),
-    ("events", "none", ["--events", "none"], ["--events", "'node'"]),
+    (
+        "cost_model",
+        "free",
+        ["--option", "cost-model=free"],
+        ["--option cost-model", "'stall'"],
+    ),
+    ("events", "none", ["--option", "events=none"], ["--option events", "'node'"]),
     ("objective", "fame", ["--objective", "fame"], ["--objective", "'throughput'"]),
     (
         "objective",
@@ -146,7 +166,12 @@ WRONG: list[tuple[str, Any, list[str], list[str]]] = [
         ["ageing' takes at most 2 numbers, not '9:1:2'"],
     ),
     ("preset", "beast", ["--preset", "beast"], ["--preset", "did you mean 'best'"]),
-    ("repeat", 0, ["--repeat", "0"], ["--repeat", "expected a whole number >= 1"]),
+    (
+        "repeat",
+        0,
+        ["--option", "repeat=0"],
+        ["--option repeat", "expected a whole number >= 1"],
+    ),
     (
         "cap_units",
         0,
@@ -156,20 +181,20 @@ WRONG: list[tuple[str, Any, list[str], list[str]]] = [
     (
         "arrival",
         "poison:9",
-        ["--arrival", "poison:9"],
-        ["--arrival", "poisson:RATE", "did you mean 'poisson'"],
+        ["--option", "arrival=poison:9"],
+        ["--option arrival: expected poisson:RATE", "did you mean 'poisson'"],
     ),
     (
         "arrival",
         "poisson:0",
-        ["--arrival", "poisson:0"],
-        ["--arrival", "jobs an hour: expected a finite number > 0"],
+        ["--option", "arrival=poisson:0"],
+        ["--option arrival", "jobs an hour: expected a finite number > 0"],
     ),
     (
         "scale_arrivals",
         -1,
-        ["--scale-arrivals", "-1"],
-        ["--scale-arrivals", "expected a finite number >= 0"],
+        ["--option", "scale-arrivals=-1"],
+        ["--option scale-arrivals", "expected a finite number >= 0"],
     ),
     (
         "objective",
@@ -189,7 +214,12 @@ WRONG: list[tuple[str, Any, list[str], list[str]]] = [
         ["--objective", "srpt:1+srpt:2"],
         ["--objective", "is named twice"],
     ),
-    ("compat", "gavel", ["--compat", "gavel"], ["--compat", "'reference'"]),
+    (
+        "compat",
+        "gavel",
+        ["--option", "compat=gavel"],
+        ["--option compat", "'reference'"],
+    ),
     ("jobs", "a\0b", ["--jobs", "a\0b"], ["--jobs", "UTF-8"]),
 ]
 # Values that are right by themselves, but not together.
@@ -199,24 +229,40 @@ AT_ODDS: list[tuple[dict[str, Any], list[str], str]] = [
     ({"job_curves": "s"}, ["-scfn", "s"], "-scfn needs -bdfn"),
     ({"cluster": "2x2", "node_trace": "t", "jobs": "j"}, ["--cluster", "2x2", "-ndmap", "t", "--jobs", "j"], "either"),
     ({"cluster": "2x2"}, ["--cluster", "2x2"], "--cluster needs jobs"),
-    ({"arrival": "poisson:9", "scale_arrivals": 2}, ["--arrival", "poisson:9", "--scale-arrivals", "2"], "either"),
+    (
+        {"arrival": "poisson:9", "scale_arrivals": 2},
+        ["--option", "arrival=poisson:9", "--option", "scale-arrivals=2"],
+        "either",
+    ),
     ({"cluster": "2x2", "jobs": "j", "compat": "reference"},
-     ["--cluster", "2x2", "--jobs", "j", "--compat", "reference"], "no fixed clusters"),
-    ({"xi": "x", "compat": "reference"}, ["--xi", "x", "--compat", "reference"], "no sharing"),
+     ["--cluster", "2x2", "--jobs", "j", "--option", "compat=reference"], "no fixed clusters"),
+    ({"xi": "x", "compat": "reference"}, ["--xi", "x", "--option", "compat=reference"], "no sharing"),
     ({"preset": "best", "policy": "fifo"}, ["--preset", "best", "--policy", "fifo"], "is for --policy milp and"),
     ({"xi": "x", "policy": "fifo"}, ["--xi", "x", "--policy", "fifo"], "takes no --xi"),
     ({"policy": "srtf-ars"}, ["--policy", "srtf-ars"], "needs --xi"),
-    ({"compat": "reference", "policy": "fifo"}, ["--compat", "reference", "--policy", "fifo"], "published replayer"),
-    ({"compat": "reference", "max_jobs": 0}, ["--compat", "reference", "-maxJ", "0"], "published replayer"),
-    ({"compat": "lucid"}, ["--compat", "lucid"], "is for --policy lucid, srtf, tiresias-l, not milp"),
-    ({"compat": "pollux"}, ["--compat", "pollux"], "is for --jobs-format pollux"),
-    ({"compat": "sia"}, ["--compat", "sia"], "is for --jobs-format pollux"),
-    ({"memory_table": "m"}, ["--memory-table", "m"], "without --xi and --unit-memory"),
+    (
+        {"compat": "reference", "policy": "fifo"},
+        ["--option", "compat=reference", "--policy", "fifo"],
+        "published replayer",
+    ),
+    ({"compat": "reference", "max_jobs": 0}, ["--option", "compat=reference", "-maxJ", "0"], "published replayer"),
+    ({"compat": "lucid"}, ["--option", "compat=lucid"], "is for --policy lucid, srtf, tiresias-l, not milp"),
+    ({"compat": "pollux"}, ["--option", "compat=pollux"], "is for --jobs-format pollux"),
+    ({"compat": "sia"}, ["--option", "compat=sia"], "is for --jobs-format pollux"),
+    ({"memory_table": "m"}, ["--option", "memory-table=m"], "without --xi and --option unit-memory"),
     ({"jobs_format": "swf"}, ["--jobs-format", "swf"], "no effect without --jobs"),
-    ({"strict_reference": True, "formulation": "modes"}, ["--strict-reference", "--formulation", "modes"], "node"),
-    ({"backend": "exact", "formulation": "node"}, ["--backend", "exact", "--formulation", "node"], "cannot solve"),
+    (
+        {"strict_reference": True, "formulation": "modes"},
+        ["--option", "strict-reference=yes", "--option", "formulation=modes"],
+        "node",
+    ),
+    (
+        {"backend": "exact", "formulation": "node"},
+        ["--backend", "exact", "--option", "formulation=node"],
+        "cannot solve",
+    ),
     ({"xi": "x", "backend": "exact"}, ["--xi", "x", "--backend", "exact"], "cannot solve"),
-    ({"xi": "x", "formulation": "modes"}, ["--xi", "x", "--formulation", "modes"], "no sharing"),
+    ({"xi": "x", "formulation": "modes"}, ["--xi", "x", "--option", "formulation=modes"], "no sharing"),
 ]  # fmt: skip
 
 
@@ -268,13 +314,13 @@ def test_a_value_of_another_type_is_no_number(value: object) -> None:
 @pytest.mark.parametrize(
     ("given", "expected"),
     [
-        ({"cost_model": "free"}, "--cost-model"),
-        ({"events": "never"}, "--events"),
+        ({"cost_model": "free"}, "--option cost-model"),
+        ({"events": "never"}, "--option events"),
         ({"max_jobs": -1}, "-maxJ"),
-        ({"min_interval_s": math.nan}, "--min-interval"),
-        ({"checkpoint_interval_s": -1.0}, "--checkpoint-interval"),
-        ({"start_overhead_s": math.inf}, "--start-overhead"),
-        ({"restart_overhead": ((4, math.nan),)}, "--restart-overhead"),
+        ({"min_interval_s": math.nan}, "--option min-interval"),
+        ({"checkpoint_interval_s": -1.0}, "--option checkpoint-interval"),
+        ({"start_overhead_s": math.inf}, "--option start-overhead"),
+        ({"restart_overhead": ((4, math.nan),)}, "--option restart-overhead"),
     ],
 )
 def test_rules_check_themselves_by_the_names_of_the_command_line(
@@ -335,7 +381,7 @@ def test_what_is_not_stated_keeps_its_default() -> None:
         (lambda: Options(tfwd=120), "unknown option 'tfwd'; did you mean 'tfwd_s'?"),
         (
             lambda: SolverOptions(gap=1),
-            "--gap: expected a finite number >= 0 and < 1, not 1",
+            "--option gap: expected a finite number >= 0 and < 1, not 1",
         ),
     ],
 )
@@ -397,7 +443,8 @@ def test_the_command_line_has_every_option_by_the_name_that_errors_give_it() -> 
     assert command is not None
     names = {param.name: param.opts for param in command.params}
     for field in FIELDS.values():
-        assert field.flag in names[parameter_name(field)]
+        flag = field.flag.partition("=")[0]
+        assert flag in names[parameter_name(field)]
     assert FIELDS.keys() == Options().flat().keys()
 
 

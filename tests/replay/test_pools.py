@@ -213,7 +213,7 @@ def test_kinds_of_a_cluster_are_replayed_from_the_command_line(
     assert "idle unit-hours on 6 units" in shown
     assert run([*given, "--policy", "fifo", "--out", str(tmp_path / "no")]) == 2
     assert "fifo knows no kinds of units" in capsys.readouterr().err
-    assert run([*given, "--kinds", "k", "--out", str(tmp_path / "no")]) == 2
+    assert run([*given, "--option", "kinds=k", "--out", str(tmp_path / "no")]) == 2
     assert "a cluster names the kinds itself" in capsys.readouterr().err
 
 
@@ -254,13 +254,13 @@ def test_a_cluster_is_replayed_from_the_command_line(
     [
         (["--cluster", "2x2"], "--cluster needs jobs"),
         (["--cluster", "2x2", "-ndmap", "x.parquet", "--jobs", "j"], "either -ndmap"),
-        (["--cluster", "2x2", "--compat", "reference"], "no fixed clusters"),
-        (["--compat", "lucid"], "is for --policy lucid, srtf, tiresias-l, not"),
-        (["--compat", "pollux"], "is for --jobs-format pollux"),
-        (["--restart-overhead", "8:"], "UNITS:SECONDS"),
-        (["--restart-overhead", "-1"], "UNITS:SECONDS"),
-        (["--restart-overhead", "0:5"], "UNITS:SECONDS"),
-        (["--checkpoint-interval", "-1"], "--checkpoint-interval"),
+        (["--cluster", "2x2", "--option", "compat=reference"], "no fixed clusters"),
+        (["--option", "compat=lucid"], "is for --policy lucid, srtf, tiresias-l, not"),
+        (["--option", "compat=pollux"], "is for --jobs-format pollux"),
+        (["--option", "restart-overhead=8:"], "UNITS:SECONDS"),
+        (["--option", "restart-overhead=-1"], "UNITS:SECONDS"),
+        (["--option", "restart-overhead=0:5"], "UNITS:SECONDS"),
+        (["--option", "checkpoint-interval=-1"], "--option checkpoint-interval"),
         (["--jobs", "x.csv", "--jobs-format", "punch-cards"], "--jobs-format"),
     ],
 )

@@ -225,7 +225,7 @@ def test_no_job_is_submitted_beyond_the_calendar() -> None:
     for options in (Options(arrival="poisson:1e-9"), Options(repeat=9999)):
         far = replace(jobs, jobs=(jobs.jobs[0], job("b", 80 * 365 * 86_400)))
         with pytest.raises(
-            InputError, match="would be submitted after the year 2200: --repeat"
+            InputError, match="would be submitted after the year 2200: --option repeat"
         ):
             shaped(far, options, Notes(Watcher()))
 
@@ -239,13 +239,14 @@ def test_changes_to_a_workload_are_reported_and_recorded(
         jobs_to_frame(JobTable((job("a", 0), job("b", 60, 9, 9)))), Path("jobs.parquet")
     )
     shape = [
-        "--repeat",
-        "2",
+        "--option",
+        "repeat=2",
         "--cap-units",
         "2",
-        "--shuffle-submits",
-        "--arrival",
-        "poisson:60",
+        "--option",
+        "shuffle-submits=yes",
+        "--option",
+        "arrival=poisson:60",
         "--seed",
         "4",
     ]
@@ -253,10 +254,10 @@ def test_changes_to_a_workload_are_reported_and_recorded(
     assert run([*args, "--out", "one", "--backend", "exact"]) == 0
     err = capsys.readouterr().err
     for note in (
-        "--repeat 2: 4 jobs, the 2 of the table 2 times in turn, submitted over 3 min",
+        "--option repeat=2: 4 jobs, the 2 of the table 2 times in turn, submitted over 3 min",
         "--cap-units 2: 4 of 4 jobs could use more units; 2 of them have one size and keep their duration",
-        "--shuffle-submits: the 4 jobs come at the same instants in another order (--seed 4)",
-        "--arrival poisson:60: jobs are submitted at random, 60 an hour on average, over ",
+        "--option shuffle-submits=yes: the 4 jobs come at the same instants in another order (--seed 4)",
+        "--option arrival=poisson:60: jobs are submitted at random, 60 an hour on average, over ",
     ):
         assert note in err
         assert note in Path("one/summary.json").read_text("utf-8")

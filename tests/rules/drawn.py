@@ -211,7 +211,7 @@ RESTARTS = some(
         lambda more: {**stated, **more} if stated else {}
     )
 )
-# What --kinds does not go with, each on its own: options of the world, and of milp.
+# What --option kinds does not go with, each on its own: options of the world, and of milp.
 HOST = some(
     return_time=st.sampled_from([1.0, 5.0, 60.0]), reserve=st.sampled_from([1, 1, 3])
 ).flatmap(

@@ -93,7 +93,7 @@ def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_with_xi_two_jobs_may_share_each_unit(
     apart: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = ["--cluster", "2x1", "--jobs", "jobs.csv", "--oversized", "cap"]
+    given = ["--cluster", "2x1", "--jobs", "jobs.csv", "--option", "oversized=cap"]
     found = {}
     for xi in ([], ["--xi", "xi.csv"]):
         assert run(["replay", "--bound", "--json", *given, *xi]) == 0
@@ -130,8 +130,8 @@ def test_where_no_bound_is_known_none_is_given(
         "pollux.csv",
         "--jobs-format",
         "pollux",
-        "--applications",
-        "apps",
+        "--option",
+        "applications=apps",
     ]
     assert run(["replay", "--bound", *given]) == 0
     why = "no bound is known: 1 of the jobs follow a measured profile, not a curve"
@@ -164,7 +164,14 @@ def test_a_stage_on_nodes_of_its_own_has_no_bound(apart: Path) -> None:
 
 
 def test_the_published_accounting_has_none(apart: Path) -> None:
-    reference = ["--compat", "reference", "--skip-rows", "0", "--policy", "equal-share"]
+    reference = [
+        "--option",
+        "compat=reference",
+        "--skip-rows",
+        "0",
+        "--policy",
+        "equal-share",
+    ]
     assert run([*reference, "--out", "reference"]) == 0
     summary = json.loads((apart / "reference" / "summary.json").read_text())
     assert "bound" not in summary["metrics"]

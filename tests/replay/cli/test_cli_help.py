@@ -133,7 +133,7 @@ def test_the_list_of_commands_loads_none_of_them() -> None:
     [
         ("bft-replay ", set(COMMANDS)),
         ("bft-replay re", {"replay", "report"}),
-        ("bft-replay --pol", {"--policy", "--policy-time-limit"}),
+        ("bft-replay --pol", {"--policy"}),
         ("bft-replay --policy tir", {"tiresias-l", "tiresias-g", "tiresias-pollux"}),
         ("bft-replay replay --backend c", {"cbc"}),
         ("bft-replay replay --jobs-format p", {"pollux", "philly"}),

@@ -337,7 +337,17 @@ def test_verify_holds_every_answer_of_cbc_against_the_exact_programme(
     here: Path,
 ) -> None:
     assert (
-        run(["-ndmap", "trace.parquet", "--jobs", "jobs.csv", "--verify", "--no-u"])
+        run(
+            [
+                "-ndmap",
+                "trace.parquet",
+                "--jobs",
+                "jobs.csv",
+                "--option",
+                "verify=yes",
+                "--no-u",
+            ]
+        )
         == 0
     )
     metrics = summary()["metrics"]
@@ -348,9 +358,12 @@ def test_verify_holds_every_answer_of_cbc_against_the_exact_programme(
 def test_compat_reference_writes_the_published_log(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    args = [*INPUT, "--compat", "reference", "--skip-rows", "0", "-mip", "0"]
-    assert run([*args, "--verify"]) == 0
-    assert "--verify has no effect with --compat reference" in capsys.readouterr().err
+    args = [*INPUT, "--option", "compat=reference", "--skip-rows", "0", "-mip", "0"]
+    assert run([*args, "--option", "verify=yes"]) == 0
+    assert (
+        "--option verify=yes has no effect with --option compat=reference"
+        in capsys.readouterr().err
+    )
     log = pd.read_csv("debug-itrOut/step-logs.csv")
     assert {"evtTime", "Thr", "Rate", "ReScost", "PreCost", "nJrun"} <= set(log.columns)
     assert len(log) == summary()["metrics"]["rows"]
@@ -359,7 +372,7 @@ def test_compat_reference_writes_the_published_log(
 def test_compat_reference_says_that_it_skips_the_published_rows(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([*INPUT, "--compat", "reference"]) == 2
+    assert run([*INPUT, "--option", "compat=reference"]) == 2
     err = capsys.readouterr().err
     assert "first 1000 rows are skipped, as published" in err
     assert "leaves none of the 40 rows" in err
@@ -367,7 +380,9 @@ def test_compat_reference_says_that_it_skips_the_published_rows(
 
 def test_min_interval_and_events_node_decide_less(here: Path) -> None:
     decisions = []
-    for k, args in enumerate(([], ["--events", "node"], ["--min-interval", "300"])):
+    for k, args in enumerate(
+        ([], ["--option", "events=node"], ["--option min-interval", "300"])
+    ):
         assert run([*INPUT, "--no-u", "--name", str(k), *args]) == 0
         decisions.append(summary(f"{k}-itrOut")["metrics"]["decisions"])
     assert decisions[0] > decisions[1] > decisions[2] > 0
@@ -1047,21 +1062,21 @@ def test_an_unexpected_end_of_file_is_no_interrupt(here: Path) -> None:
         (["-nN", "0"], ["-nN", "0"]),
         (["-mip", "perhaps"], ["-mip", "not a valid boolean", "'perhaps'"]),
         (["-print", "2"], ["-print", "not a valid boolean", "'2'"]),
-        (["--min-interval", "-1"], ["--min-interval", ">= 0"]),
-        (["--min-interval", "1e300"], ["--min-interval", "at most"]),
-        (["--gap", "nan"], ["--gap", "finite"]),
-        (["--gap", "1"], ["--gap"]),
-        (["--threads", "0"], ["--threads"]),
+        (["--option", "min-interval=-1"], ["--option min-interval", ">= 0"]),
+        (["--option", "min-interval=1e300"], ["--option min-interval", "at most"]),
+        (["--option", "gap=nan"], ["--option gap", "finite"]),
+        (["--option", "gap=1"], ["--option gap"]),
+        (["--option", "threads=0"], ["--option threads"]),
         (["--skip-rows", "-1"], ["--skip-rows"]),
         (
             ["--policy", "roulette"],
             ["--policy", "'roulette'", "'milp'", "'equal-share'"],
         ),
         (["--backend", "abacus"], ["--backend", "'abacus'", "'cbc'", "'exact'"]),
-        (["--formulation", "sos2"], ["--formulation", "'modes'"]),
-        (["--cost-model", "free"], ["--cost-model", "'stall'"]),
-        (["--events", "none"], ["--events", "'node'"]),
-        (["--compat", "gavel"], ["--compat", "'reference'"]),
+        (["--option", "formulation=sos2"], ["--option formulation", "'modes'"]),
+        (["--option", "cost-model=free"], ["--option cost-model", "'stall'"]),
+        (["--option", "events=none"], ["--option events", "'node'"]),
+        (["--option", "compat=gavel"], ["--option compat", "'reference'"]),
         (["--policy", "milp", "-mip", "0"], ["-mip 0", "--policy is milp"]),
         (["-bdfn", "bd.parquet"], ["--jobs", "-bdfn", "-scfn"]),
         (["-Tfw", "3"], ["-Tfw", "-Tfwd"]),

@@ -59,10 +59,10 @@ def test_xi_lets_jobs_share_and_yields_more(inputs: list[str]) -> None:
     [
         ([], ["a", "b"]),  # (10 + 10) / 1.4 = 14.3 is most
         (
-            ["--xi-partners", "1"],
+            ["--option", "xi-partners=1"],
             ["a", "c"],
         ),  # a's best partner by the ratios, and c's: (10 + 2) / 1.1 = 10.9
-        (["--xi-partners", "2"], ["a", "b"]),
+        (["--option", "xi-partners=2"], ["a", "b"]),
     ],
 )
 def test_xi_partners_leaves_to_each_job_its_best_partners_only(
@@ -110,9 +110,9 @@ def test_xi_partners_leaves_to_each_job_its_best_partners_only(
 @pytest.mark.parametrize(
     "never",
     [
-        ["--xi-max", "1.05"],
-        ["--unit-memory", "10"],
-        ["--forbid", "a,b", "--forbid", "a,a"],
+        ["--option", "xi-max=1.05"],
+        ["--option", "unit-memory=10"],
+        ["--option", "forbid=a,b", "--option", "forbid=a,a"],
     ],
     ids=["xi-max", "memory", "forbid"],
 )
@@ -143,7 +143,10 @@ def test_ratios_by_units_are_reported(
 def test_a_pair_with_one_ratio_above_xi_max_is_left_out(inputs: list[str]) -> None:
     Path("xi.csv").write_text("model_a,model_b,xi_a,xi_b\na,b,1.3,1.05\n")
     assert run([*inputs, "-name", "alone", "--backend", "exact"]) == 0
-    assert run([*inputs, "-name", "beyond", "--xi", "xi.csv", "--xi-max", "1.1"]) == 0
+    assert (
+        run([*inputs, "-name", "beyond", "--xi", "xi.csv", "--option", "xi-max=1.1"])
+        == 0
+    )
     assert metrics("beyond")["outcome"] == metrics("alone")["outcome"]
 
 
@@ -155,17 +158,17 @@ def test_a_pair_with_one_ratio_above_xi_max_is_left_out(inputs: list[str]) -> No
         (["-mip", "0", "--xi", "xi.csv"], "takes no --xi"),
         (["--xi", "none.csv"], "none.csv"),
         (["--xi", "jobs.csv"], "model_a"),
-        (["--xi", "xi.csv", "--forbid", "a"], "two models"),
-        (["--xi", "xi.csv", "--xi-max", "0.5"], "0.5"),
+        (["--xi", "xi.csv", "--option", "forbid=a"], "two models"),
+        (["--xi", "xi.csv", "--option", "xi-max=0.5"], "0.5"),
         (["--xi", "xi.csv", "--backend", "exact"], "cannot solve"),
-        (["--xi", "xi.csv", "--formulation", "modes"], "no sharing"),
-        (["--xi", "xi.csv", "--compat", "reference"], "no sharing"),
+        (["--xi", "xi.csv", "--option", "formulation=modes"], "no sharing"),
+        (["--xi", "xi.csv", "--option", "compat=reference"], "no sharing"),
         (
-            ["--strict-reference", "--formulation", "modes"],
-            "--strict-reference has no effect",
+            ["--option", "strict-reference=yes", "--option", "formulation=modes"],
+            "--option strict-reference=yes has no effect",
         ),
         (["--objective", "fame"], "fame"),
-        (["--deadline-boost", "0.5"], "0.5"),
+        (["--option", "deadline-boost=0.5"], "0.5"),
     ],
 )
 def test_what_does_not_fit_together_is_refused(
@@ -210,9 +213,10 @@ def test_every_backend_and_formulation_gives_the_same_replay(
                 "other",
                 "--backend",
                 backend,
-                "--formulation",
-                formulation,
-                "--verify",
+                "--option",
+                f"formulation={formulation}",
+                "--option",
+                "verify=yes",
             ]
         )
         == 0
@@ -289,7 +293,7 @@ def test_solve_takes_xi_and_answers_with_shared_units(
     }
     path = tmp_path / "problem.json"
     path.write_text(json.dumps(document))
-    assert run(["solve", str(path), "--formulation", "items"]) == 0
+    assert run(["solve", str(path), "--option", "formulation=items"]) == 0
     answer = json.loads(capsys.readouterr().out)
     assert answer["status"] == "optimal"
     assert answer["allocation"] == {"a": [0, 1, 2, 3], "b": [0, 1, 2, 3]}
@@ -365,19 +369,19 @@ def test_a_memory_table_lets_the_later_job_share_with_a_smaller_batch(
             f"{model},{batch},{1 + batch / 8}\n" for model in "ab" for batch in (32, 64)
         )
     )
-    tight = [*inputs, "--xi", "xi.csv", "--unit-memory", "16"]
+    tight = [*inputs, "--xi", "xi.csv", "--option", "unit-memory=16"]
     assert run([*tight, "-name", "whole"]) == 0
-    assert run([*tight, "-name", "smaller", "--memory-table", "memory.csv"]) == 0
+    assert run([*tight, "-name", "smaller", "--option", "memory-table=memory.csv"]) == 0
     assert (
         run(
             [
                 *tight,
                 "-name",
                 "never",
-                "--memory-table",
-                "memory.csv",
-                "--sub-batch",
-                "0.9",
+                "--option",
+                "memory-table=memory.csv",
+                "--option",
+                "sub-batch=0.9",
             ]
         )
         == 0
@@ -386,7 +390,15 @@ def test_a_memory_table_lets_the_later_job_share_with_a_smaller_batch(
     assert metrics("never")["outcome"] == metrics("whole")["outcome"]
     assert (
         run(
-            [*inputs, "-name", "lost", "--xi", "xi.csv", "--memory-table", "memory.csv"]
+            [
+                *inputs,
+                "-name",
+                "lost",
+                "--xi",
+                "xi.csv",
+                "--option",
+                "memory-table=memory.csv",
+            ]
         )
         == 2
     )

@@ -183,12 +183,20 @@ def test_ties_are_recorded_and_verified_answers_counted(runs: Path) -> None:
     options = (*PART, "-nN", "12")
     own = json.loads(
         (
-            replayed(runs, "cbc", *options, "--ties", "solver") / "summary.json"
+            replayed(runs, "cbc", *options, "--option", "ties=solver") / "summary.json"
         ).read_text()
     )
     both = json.loads(
         (
-            replayed(runs, "cbc", *options, "--ties", "solver", "--verify")
+            replayed(
+                runs,
+                "cbc",
+                *options,
+                "--option",
+                "ties=solver",
+                "--option",
+                "verify=yes",
+            )
             / "summary.json"
         ).read_text()
     )
@@ -206,11 +214,14 @@ def test_ties_are_recorded_and_verified_answers_counted(runs: Path) -> None:
 def test_ties_canonical_without_effect_is_reported(
     runs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    given = [*PART, "-nN", "12", "--gap", "0.01"]
+    given = [*PART, "-nN", "12", "--option", "gap=0.01"]
     assert run([*given, "--out", str(runs / "gap")]) == 0
-    assert "--ties canonical has no effect with --gap" in capsys.readouterr().err
-    assert run([*given, "--ties", "solver", "--out", str(runs / "own")]) == 0
-    assert "--ties" not in capsys.readouterr().err
+    assert (
+        "--option ties=canonical has no effect with --option gap"
+        in capsys.readouterr().err
+    )
+    assert run([*given, "--option", "ties=solver", "--out", str(runs / "own")]) == 0
+    assert "ties" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("backend", OTHERS)
@@ -245,8 +256,8 @@ def test_solve_answers_the_canonical_optimum(
                 str(tmp_path / "one.json"),
                 "--backend",
                 backend,
-                "--ties",
-                "solver",
+                "--option",
+                "ties=solver",
             ]
         )
         == 0

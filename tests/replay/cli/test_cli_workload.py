@@ -156,7 +156,7 @@ def test_another_package_brings_one(
             "has no option 'size'; it has children, population, sample, step, growth",
         ),
         (
-            ["--workload", "nas", "--compat", "reference"],
+            ["--workload", "nas", "--option", "compat=reference"],
             "the published replayer knows --policy milp and equal-share",
         ),
         (
@@ -184,8 +184,8 @@ def test_virtual_clusters_take_no_workload(capsys: pytest.CaptureFixture[str]) -
         "vcs-jobs.csv",
         "--policy",
         "fifo",
-        "--oversized",
-        "cap",
+        "--option",
+        "oversized=cap",
     ]
     assert run([*args, "--workload", "hpo"]) == 2
     assert "does not go with several virtual clusters" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`bft-replay xi collect`, `xi check --retest`, and what measuring reads of GPUs.
+"""`bft-replay xi measure --table`, `xi show --retest`, and what measuring reads of GPUs.
 
 The machine of a test has no GPU. Stand-ins for `nvidia-smi` and `rocm-smi` answer in the documented formats (manual of
 nvidia-smi, `--query-gpu` with `--format=csv,noheader,nounits`; keys of `rocm-smi --json`). What is measured with them
@@ -233,7 +233,8 @@ def test_collect_measures_a_table_resumes_and_feeds_the_other_commands(
     Path("some.csv").write_text("model_a,batch_a,model_b,batch_b\nb,,b,8\n")
     args = [
         "xi",
-        "collect",
+        "measure",
+        "--table",
         "trainings.csv",
         "-o",
         "out",
@@ -274,7 +275,7 @@ def test_collect_measures_a_table_resumes_and_feeds_the_other_commands(
     # The tables are what others take.
     memory = read_unit_memory("out/profiles.csv")
     assert (memory.bound_gib("a", 1024), memory.bound_gib("b", 8)) == (1.0, 0.5)
-    assert run(["xi", "check", "out/xi.csv"]) == 0
+    assert run(["xi", "show", "out/xi.csv"]) == 0
 
 
 def test_trainings_that_fail_are_told_with_the_reason_and_tried_again(
@@ -283,7 +284,7 @@ def test_trainings_that_fail_are_told_with_the_reason_and_tried_again(
     Path("trainings.csv").write_text(
         f"model,command\ngood,{loop(folder, 100)}\nbad,{loop(folder, 0)}\n"
     )
-    args = ["xi", "collect", "trainings.csv", "-o", "out", *QUICK]
+    args = ["xi", "measure", "--table", "trainings.csv", "-o", "out", *QUICK]
     assert run(args) == 3
     told = capsys.readouterr()
     assert "1 of 3 pairs measured" in told.out
@@ -320,7 +321,7 @@ def test_tables_that_cannot_be_collected_are_refused_before_anything_runs(
     Path("trainings.csv").write_text(table)
     Path("pairs.csv").write_text(pairs)
     more = ["--pairs", "pairs.csv"] if pairs else []
-    assert run(["xi", "collect", "trainings.csv", "-o", "out", *more]) == 2
+    assert run(["xi", "measure", "--table", "trainings.csv", "-o", "out", *more]) == 2
     assert what in capsys.readouterr().err
     assert not Path("out").exists()
 
@@ -340,7 +341,7 @@ def test_rows_in_doubt_are_named_and_planned_again(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     Path("xi.csv").write_text(DOUBTFUL)
-    assert run(["xi", "check", "xi.csv", "--retest", "again.csv", "--json"]) == 0
+    assert run(["xi", "show", "xi.csv", "--retest", "again.csv", "--json"]) == 0
     told = capsys.readouterr()
     rows = json.loads(told.out)["retest"]
     assert [row["row"] for row in rows] == [1, 3, 4, 5]
@@ -352,9 +353,9 @@ def test_rows_in_doubt_are_named_and_planned_again(
     assert list(zip(plan["model_a"], plan["model_b"], plan["row"], strict=True)) == [
         ("a", "b", 1), ("b", "c", 3), ("c", "d", 4),
     ]  # fmt: skip
-    assert run(["xi", "check", "xi.csv", "--retest", "again.csv"]) == 2
+    assert run(["xi", "show", "xi.csv", "--retest", "again.csv"]) == 2
     Path("good.csv").write_text("model_a,model_b,xi_a,xi_b\na,b,1.2,1.1\n")
-    assert run(["xi", "check", "good.csv", "--retest", "none.csv"]) == 0
+    assert run(["xi", "show", "good.csv", "--retest", "none.csv"]) == 0
     assert len(pd.read_csv("none.csv")) == 0
 
 
@@ -371,7 +372,7 @@ def test_the_example_trainings_can_be_measured_and_fitted(
         "python train.py", f"{sys.executable} {train}", regex=False
     )
     table[table["model"] == "embedding"].to_csv("trainings.csv", index=False)
-    assert run(["xi", "collect", "trainings.csv", "-o", "out", *QUICK]) == 0
+    assert run(["xi", "measure", "--table", "trainings.csv", "-o", "out", *QUICK]) == 0
     assert "1 of 1 pairs measured" in capsys.readouterr().out
     logged = [
         sys.executable,

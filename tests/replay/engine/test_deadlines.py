@@ -288,11 +288,11 @@ def test_refused_jobs_are_counted_and_said(
         "j.csv",
         "--policy",
         "equal-share",
-        "--admission",
-        "deadline",
+        "--option",
+        "admission=deadline",
     ]
     assert run([*args, "--out", "run"]) == 0
-    said = "--admission deadline: 1 of 3 jobs with deadlines were refused and never run (c); summary.json names all"
+    said = "1 of 3 jobs with deadlines were refused and never run (c); summary.json names all"
     assert said in " ".join(capsys.readouterr().err.split())
     summary = json.loads(Path("run/summary.json").read_text())
     assert said in summary["notes"]
@@ -310,9 +310,9 @@ def test_refused_jobs_are_counted_and_said(
     )
     assert [census[name] for name in names] == [4, 4, 1, 0, 3, 3, 0]
     assert census["counted"]["jobs_submitted"] == "submitted"
-    assert run([*args[:-2], "--admission-units", "3", "--out", "other"]) == 2
+    assert run([*args[:-2], "--option", "admission-units=3", "--out", "other"]) == 2
     assert (
-        "--admission-units has no effect without --admission deadline"
+        "--option admission-units has no effect without --option admission=deadline"
         in capsys.readouterr().err
     )
 
@@ -335,8 +335,8 @@ def test_a_replay_that_refuses_a_job_does_not_beat_its_own_bounds(here: Path) ->
         "j.csv",
         "--policy",
         "equal-share",
-        "--admission",
-        "deadline",
+        "--option",
+        "admission=deadline",
     ]
     assert run([*command, "--out", "run"]) == 0
     metrics = json.loads(Path("run/summary.json").read_text())["metrics"]

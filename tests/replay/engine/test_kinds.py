@@ -159,13 +159,16 @@ def test_sia_runs_applications_on_a_cluster_of_several_kinds(tmp_path: Path) -> 
     )
     command = (
         f"--cluster 1x2:slow+1x4:fast --jobs {jobs.source} --jobs-format pollux --policy sia "
-        f"--compat sia --no-u --quiet --force --out {tmp_path / 'out'}"
+        f"--option compat=sia --no-u --quiet --force --out {tmp_path / 'out'}"
     )
     assert run(command.split()) == 0
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
     assert summary["metrics"]["jobs_finished"] == 2
     assert run([*command.split(), "--set", "ties=3"]) == 0
-    assert run(command.replace("--compat sia", "--compat lucid").split()) == 2
+    assert (
+        run(command.replace("--option compat=sia", "--option compat=lucid").split())
+        == 2
+    )
 
 
 def test_milp_sends_each_job_to_the_kind_that_it_gains_most_from() -> None:
@@ -281,7 +284,7 @@ ARGS = ["-ndmap", "trace.csv", "--jobs", "jobs.csv", "--out", "out"]
 
 def test_from_the_command_line(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
     given = [*ARGS, "--backend", "exact", "--objective", "throughput"]
-    assert run([*given, "--kinds", "kinds.csv"]) == 0
+    assert run([*given, "--option", "kinds=kinds.csv"]) == 0
     out, err = capsys.readouterr()
     assert re.search("used of slow .*% of 1 idle unit-hours on 2 units", out)
     assert "units are of 2 kinds: fast, slow" in err
@@ -300,7 +303,10 @@ def test_from_the_command_line(files: Path, capsys: pytest.CaptureFixture[str]) 
         page,
         re.DOTALL,
     )
-    assert run([*given, "--kinds", "kinds.csv", "--set", "by_kind=no", "--force"]) == 0
+    assert (
+        run([*given, "--option", "kinds=kinds.csv", "--set", "by_kind=no", "--force"])
+        == 0
+    )
     assert (
         json.loads((files / "out" / "summary.json").read_text())["metrics"]["outcome"]
         < aware
@@ -323,16 +329,16 @@ def test_decisions_by_kind_are_verified_and_counted(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    verify = ["--verify"] if ties == "solver" else []
+    verify = ["--option", "verify=yes"] if ties == "solver" else []
     command = [
         *ARGS,
         "--backend",
         "highs",
-        "--kinds",
-        "kinds.csv",
+        "--option",
+        "kinds=kinds.csv",
         "--no-u",
-        "--ties",
-        ties,
+        "--option",
+        f"ties={ties}",
         *verify,
     ]
     assert run(command) == 0
@@ -373,8 +379,8 @@ def test_a_missing_curve_is_said_once_with_what_it_means(
                     *ARGS,
                     "--backend",
                     "exact",
-                    "--kinds",
-                    "kinds.csv",
+                    "--option",
+                    "kinds=kinds.csv",
                     "--no-u",
                     "--force",
                 ]
@@ -391,16 +397,22 @@ def test_a_missing_curve_is_said_once_with_what_it_means(
     [
         (
             ["--policy", "fifo"],
-            "--policy fifo knows no kinds of units; with --kinds choose one that does",
+            "--policy fifo knows no kinds of units; with --option kinds choose one that does",
         ),
-        (["--curves", "learn"], "--kinds does not go with --curves learn"),
-        (["--formulation", "node"], "--kinds does not go with --formulation node"),
+        (
+            ["--option", "curves=learn"],
+            "--option kinds does not go with --option curves=learn",
+        ),
+        (
+            ["--option", "formulation=node"],
+            "--option kinds does not go with --option formulation=node",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_refused(
     files: Path, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run([*ARGS, "--kinds", "kinds.csv", *more]) == 2
+    assert run([*ARGS, "--option", "kinds=kinds.csv", *more]) == 2
     assert message in capsys.readouterr().err
 
 
@@ -413,7 +425,7 @@ def test_a_table_of_kinds_that_is_wrong_names_the_place(
         ("node,type\nn0,fast\n", "kind"),
     ):
         Path("kinds.csv").write_text(text)
-        assert run([*ARGS, "--kinds", "kinds.csv"]) == 2
+        assert run([*ARGS, "--option", "kinds=kinds.csv"]) == 2
         err = capsys.readouterr().err
         assert "kinds.csv" in err
         assert message in err

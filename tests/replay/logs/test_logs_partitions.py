@@ -144,5 +144,5 @@ def test_a_filter_that_is_given_twice_is_refused(
     name: str, here: object, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["ingest", "slurm", "log", f"--{name}", "batch", f"--{name}", "gpu", "-o", "t.csv"]) == 2  # fmt: skip
-    expected = f"'--{name}': given 2 times (batch, gpu); expected one"
+    expected = f"--{name} is given twice"
     assert expected in " ".join(capsys.readouterr().err.split())

@@ -217,7 +217,7 @@ def test_where_it_is_said(here: Path, told: Callable[..., str]) -> None:
     note = f"{stated['share']:.1%} of the node-time"
     told("trace info trace.parquet", f"uncertain                   {note}: ")
     told("trace info trace.parquet --json", f'"share": {stated["share"]}')
-    replay = "replay -ndmap trace.parquet --policy fifo --no-u --oversized cap"
+    replay = "replay -ndmap trace.parquet --policy fifo --no-u --option oversized=cap"
     told(replay, f"uncertain: {note}")
     summary = json.loads(Path("debug-itrOut", "summary.json").read_text())
     assert summary["inputs"]["trace"]["uncertain"] == stated

@@ -149,7 +149,7 @@ def test_a_policy_that_fails_is_named_and_what_was_replayed_is_kept(
 ) -> None:
     body, told = FAILURES[failure]
     (here / "foreign_policy.py").write_text(f"{HEAD}        {body}\n")
-    limit = ["--policy-time-limit", "3"] if "hangs" in failure else []
+    limit = ["--option", "policy-time-limit=3"] if "hangs" in failure else []
     assert run(["--policy", "foreign", "--out", "out", *limit]) == 2
     error = capsys.readouterr().err
     assert re.search(rf"Error: policy 'foreign' was stopped: .*{told}", error), error

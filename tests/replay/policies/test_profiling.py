@@ -1,4 +1,4 @@
-"""Jobs that are measured before they are scheduled (`--curves profile`): the cost, and the curves known then."""
+"""Jobs that are measured before they are scheduled (`--option curves=profile`): the cost, and the curves known then."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_a_table_without_curves_is_replayed_with_true_ones_that_the_decision_doe
         'model,Ns,Ps\na,"[0, 1, 6]","[0, 10, 12]"\nb,"[0, 1, 6]","[0, 5, 30]"\n'
     )
     alone = ["-ndmap", "trace.parquet", "--backend", "exact", "-Tfwd", "60"]
-    assert run([*alone, "--jobs", "jobs.csv", "--curves", "profile"]) == 2
+    assert run([*alone, "--jobs", "jobs.csv", "--option", "curves=profile"]) == 2
     assert "jobs.csv: missing columns Ns, Ps, Os" in (
         message := capsys.readouterr().err
     )
@@ -205,8 +205,8 @@ def test_a_table_without_curves_is_replayed_with_true_ones_that_the_decision_doe
                     "jobs.csv",
                     "-scfn",
                     "curves.csv",
-                    "--curves",
-                    curves,
+                    "--option",
+                    f"curves={curves}",
                     "--out",
                     curves,
                 ]
@@ -282,7 +282,7 @@ def test_a_size_that_a_leave_ends_after_an_hour_stays_learnt(
     curve = {"Ns": "[0, 7, 8]", "Ps": "[0, 70, 70]", "Os": "[0, 70, 70]"}
     command = write_world([(0, 8), (3600, 7), (4000, 8)], **curve)
     metrics, decisions = replayed(
-        tmp_path, [*command, "--curves", "learn", "-Tfwd", "3600"]
+        tmp_path, [*command, "--option", "curves=learn", "-Tfwd", "3600"]
     )
     assert decisions == [(0, 8), (3600, 7), (4000, 7)]
     assert metrics["rescale_cost"] == 0.0
@@ -305,7 +305,14 @@ def test_a_size_is_measured_for_as_long_as_stated_across_leaves(
         30 if cost_model == "bftrainer" else 90
     )  # a growth stalls it for 60 s
     command = write_world([(0, 2), (leaves, 1), (400, 2)], **curve)
-    options = ["--curves", "profile", "--cost-model", cost_model, "-Tfwd", "600"]
+    options = [
+        "--option",
+        "curves=profile",
+        "--option",
+        f"cost-model={cost_model}",
+        "-Tfwd",
+        "600",
+    ]
     _, decisions = replayed(tmp_path, [*command, *options])
     assert decisions == [(0, 1), (first, 2), (leaves, 1), (400, 2), (400 + rest, 2)]
 
@@ -317,7 +324,9 @@ def test_an_instant_with_one_idle_node_drops_no_size(
     monkeypatch.chdir(tmp_path)
     curve = {"Ns": "[0, 8]", "Ps": "[0, 80]", "Os": "[0, 80]"}
     command = write_world([(0, 8), (50, 1), (100, 8)], **curve)
-    _, decisions = replayed(tmp_path, [*command, "--curves", "profile", "-Tfwd", "600"])
+    _, decisions = replayed(
+        tmp_path, [*command, "--option", "curves=profile", "-Tfwd", "600"]
+    )
     assert decisions == [
         (0, 1),
         (50, 1),

@@ -145,7 +145,7 @@ def test_the_first_screen_says_machine_idle_share_worth_what_to_set_and_what_hos
     for name, options in {
         "published": ["-maxJ", "1", "-Tfwd", "120", "--return-time", "60"],
         "best": ["--preset", "best"],
-        "fifo": ["--policy", "fifo", "--oversized", "cap"],
+        "fifo": ["--policy", "fifo", "--option", "oversized=cap"],
     }.items():
         with contextlib.chdir(tmp_path):
             assert run([*inputs, *options, "--out", name]) == 0
@@ -461,7 +461,9 @@ def test_terminal_page_and_summary_mean_the_same_window(
         "--out",
         str(out),
     ]
-    assert run([*inputs, "--policy", "equal-share", "--start-overhead", "36"]) == 0
+    assert (
+        run([*inputs, "--policy", "equal-share", "--option", "start-overhead=36"]) == 0
+    )
     printed = capsys.readouterr().out
     metrics = json.loads((out / "summary.json").read_text())["metrics"]
     assert {key: metrics[key] for key in ("U", "used_share", "eq_nodes", "dedicated_nodes", "duration_s")} == {

@@ -620,7 +620,7 @@ def test_the_example_is_held_against_its_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(Path(__file__).parents[3] / "examples" / "kinds")
-    given = ["-ndmap", "trace.csv", "--jobs", "jobs.csv", "--kinds", "kinds.csv"]
+    given = ["-ndmap", "trace.csv", "--jobs", "jobs.csv", "--option", "kinds=kinds.csv"]
     replay = [
         *given,
         "-Tfwd",
