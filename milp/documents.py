@@ -15,9 +15,9 @@ that holds a number below Jmin or between its `sizes` makes no progress and pays
 With `"xi": [{"a": "a", "b": "b", "xi_a": 1.2, "xi_b": 1.1}, ...]` these pairs may share units;
 shared units stand in `current` of both.
 
-The answer has `status` (`optimal`, `feasible`, `fallback`; `infeasible` only with `--option strict-reference=yes`), `objective`,
-`bound`, `counts`, `allocation`, `backend`, `formulation`, `seconds`, sometimes a `note`, and the `id` of the problem if
-it has one.
+The answer has `status` (`optimal`, `feasible`, `fallback`; `infeasible` only with `--option strict-reference=yes`),
+`objective`, `bound`, `counts`, `allocation`, `backend`, `formulation`, `seconds`, sometimes a `note`, and the `id` of
+the problem if it has one.
 A malformed line of a batch becomes `{"error": ..., "line": ...}`.
 
 With several kinds of units `units` is an object, such as `{"a100": 2, "v100": 4}` (0 and 1 are then of `a100`, 2 to 5

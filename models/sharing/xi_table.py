@@ -11,8 +11,8 @@
 
 Rows with a job's number of units in `units` count (rigid policies: the number that it requests); without such a row,
 those without `units`; if all rows state `units`, the largest ratio counts.
-Two jobs never share units if no row names the pair, if a ratio at their sizes exceeds `--option xi-max`, if their memory
-exceeds `--option unit-memory`, or if `--option forbid=MODEL,MODEL` names them.
+Two jobs never share units if no row names the pair, if a ratio at their sizes exceeds `--option xi-max`, if their
+memory exceeds `--option unit-memory`, or if `--option forbid=MODEL,MODEL` names them.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Workloads of Pollux' artifact: `--jobs-format pollux` (docs/formats.md).
 
 Columns are name, time (s), application, num_replicas (Jreq) and batch_size. The rate follows from the placement, the
-batch size (kept unless the policy lets jobs tune it) and the gradient's noise, as a folder (`--option applications`) has them
-measured for each application (`models/speed/applications.py`). A table `applications.csv` there may state by
+batch size (kept unless the policy lets jobs tune it) and the gradient's noise, as a folder (`--option applications`)
+has them measured for each application (`models/speed/applications.py`). A table `applications.csv` there may state by
 `application`:
 
 - `slowdown`: a factor on measured step times.
