@@ -13,6 +13,8 @@ from typing import Any
 from options_page import options_page
 
 from bft.milp import documents
+from bft.milp.formulations import items
+from bft.models import objectives
 from bft.models.measure.log_forms import FORMS
 from bft.models.searches.evolution import Evolution
 from bft.models.searches.successive_halving import SuccessiveHalving
@@ -21,6 +23,7 @@ from bft.replay.cli.recipes import RECIPES
 from bft.replay.logs import units
 from bft.replay.logs.formats import BUILT_IN
 from bft.replay.options.options import FIELDS
+from bft.replay.policies.schedule import Schedule
 from bft.replay.results import host, metrics, outcome_tables
 from bft.replay.results.census import census_of
 from bft.replay.results.figures import FIGURES
@@ -41,6 +44,9 @@ EXPLAINED: Mapping[str, Any] = {
     "xi-table": xi_table,
     "hpo": SuccessiveHalving,
     "nas": Evolution,
+    "objectives": objectives,
+    "items": items,
+    "schedule": Schedule,
 }
 
 

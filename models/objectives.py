@@ -1,7 +1,39 @@
 """The objective of an allocation: a curve for each job, and weights that may change with time.
 
-An objective is a curve over a job's units, valued per second, and any number of factors on it. Each is a function of
-few numbers, with its formula; `docs/objectives.md` says when each is right. A text states it: `power:0.5+srpt:0.1`.
+`--objective` names a **curve** for each job, in value per second, and any number of **factors** on it, joined by `+`.
+P(n) is the rate of a job on n units in samples/s.
+
+- `own` (default) is the column `Os` of the job table, right when somebody has decided what units are worth to each job.
+- `throughput` is P(n), right when samples of all jobs have the same value.
+  A large model waits until all small ones are done.
+- `efficiency` is P(n) / P(1), right when few jobs may be in play: units go to the jobs that scale.
+- `power:A` is P(n) / P(1)^A, right when all jobs may be in play: 0 is `throughput`, 1 is `efficiency`, 0.5 is a good
+  start.
+- `useful-time` is P(n) / max P(m)/m, m among its sizes, right when idle unit-seconds are scarce.
+- The factor `srpt:B` is (Pmax / remaining)^B, right when completion times matter; 0.1 has some influence, 1 dominates.
+- The factor `ageing:HOURS:CAP` is 1 + min(A / HOURS, CAP), with A the hours since the submission and CAP 2 by default,
+  right when no job may be forgotten.
+
+Of these:
+
+- `srpt` uses the true remaining work, which no real scheduler knows: the policy is then clairvoyant.
+  With `--set remaining=predicted` it is `estimate_s` × Jreq unit-seconds minus those used, and at least 5 %; a job
+  without an estimate counts as having all its work left.
+- So that waiting jobs with the same curve and weight can be decided together, `srpt` changes in steps of 1/16 octave of
+  the remaining work, down to 1/1024 of the work, and `ageing` in sixteenths of HOURS.
+  Running jobs age too (docs/decisions/0020).
+- With `--option deadline-boost=B` > 1 a job with a deadline counts 1 + (B − 1) · u times as much, u = 1 − (deadline −
+  now) / `--option deadline-horizon` (a day by default) between 0 and 1.
+- With `--option curves=learn` speed-ups are maximised, whatever curve is named; factors still count.
+
+**What `ageing` guarantees.** At each decision (tests compare with every allocation of small random ones):
+
+- **The cost is bounded.** Let V(x) be the value of an allocation x without ageing, and let no job's value be negative.
+  The allocation x taken has V(x) ≥ Σ w v(x) / (1 + CAP) ≥ Σ w v(y) / (1 + CAP) ≥ V(y) / (1 + CAP) for every y.
+- **Among equal jobs, the one submitted first goes first** (one straight curve, the same sizes and weights, Jmin 1, cost
+  model `bftrainer`): while one waits, no job submitted later gains a unit.
+  Proof: had k gained g units, giving them to the earlier i instead would lose no value, because w_i ≥ w_k and a start
+  is free, and change no more jobs; the canonical optimum gives the later job the fewest units.
 """
 
 from __future__ import annotations

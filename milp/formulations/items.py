@@ -4,6 +4,33 @@ An item is a job of a class alone, or a pair of jobs of two classes (or of one);
 each number of units beyond what its jobs are worth without any. Of a class with m members at most m may be in items. A
 pair that shares now is posed by variants of what its jobs do apart, so that mostly the best choice of items can be
 carried out without migration.
+
+Choose disjoint items, each a job alone (with the table v_j) or a pair, with u units in union.
+For a pair that shares s units now
+
+    w_jk(u) = max over n_j, n_k > 0 with u_min(n_j, n_k) ≤ u of  v_j(n_j | ξ(j|k)) + v_k(n_k | ξ(k|j))
+
+    u_min = max(n_j, n_k, c_j + c_k − s)      if neither shrinks
+            max(n_k, n_j + c_k − s)           if only j shrinks (and the mirror image)
+            max(n_j, n_k, n_j + n_k − s)      if both shrink
+
+A pair that shares now also has *split* items without overlap, u = n_j + n_k, if only j shrinks and n_j ≤ c_j − s, or if
+both shrink and n_j + n_k ≤ c_j + c_k − s.
+
+Items are formed from classes of jobs: a job that holds units, or a group of m waiting jobs.
+A pair of two classes can be chosen as often as both have members.
+Each job is in at most one item, Σ u ≤ N.
+The optimum of items is an upper bound of the true one.
+Every present pair is posed with its refinement (docs/decisions/0005), so it is exact unless a job gets a third job as
+partner while its former partner stays active in a way that the refinement does not see; then the best allocation known is the answer, as `feasible`, with the optimum of items as its bound.
+Units fall into classes by their present holders (nobody; j; j and k); a maximum flow from these to the holders that an
+answer wants says which units move, or that a job would have to lose some and gain others.
+
+**How items are solved.** The linear relaxation over the items is solved by column generation, which gives an upper
+bound and a reduced cost for each item; a dynamic programme over the items that are left then finds the optimum with its
+proof (`formulation`: `column_generation`; `milp/formulations/column_generation.py` has the argument).
+Where there are too many partial choices, or where that optimum would need a migration, a MILP over the remaining
+entries is solved (`items`).
 """
 
 from __future__ import annotations
