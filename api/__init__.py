@@ -11,7 +11,8 @@
     bft.load_example()                                       the bundled trace and jobs
     bft.Run(folder)                                          a run directory of the command line
 
-Options have the names of `bft-replay replay --help` (`max_jobs=20` is --max-jobs 20) and the same checks.
+Options have the names of `bft-replay replay --help` and `list options` (`max_jobs=20` is --max-jobs 20) and the same
+checks.
 help(bft.replay), help(bft.Run) and so on say more. Below it lie bft.replay (time, policies), bft.milp (decisions),
 bft.models (jobs, curves) and bft.datasets (generators).
 

@@ -72,8 +72,8 @@ def replay(
     progress
         Show a bar on standard error.
     **options
-        Any option of `bft-replay replay --help` by its long name, as in `max_jobs=20`, `tfwd=120`, `preset="best"`,
-        `backend="exact"`, `dedicated=False` (--no-u), `policy_options={"most": 8}` (--set). What each
+        Any option of `bft-replay replay --help` and `list options` by its long name, as in `max_jobs=20`, `tfwd=120`,
+        `preset="best"`, `backend="exact"`, `dedicated=False` (--no-u), `policy_options={"most": 8}` (--set). What each
         may be is checked as there; `bft.replay.Options` lists them.
 
     Returns

@@ -113,6 +113,11 @@ class OptionField:
         return max(self.flags, key=len).lstrip("-")
 
     @property
+    def title(self) -> str:
+        """What tables and labels call it: its flag, or its name where it is rare."""
+        return self.key if self.rare else self.flags[0]
+
+    @property
     def flag(self) -> str:
         """The name that messages use, of a switch with what it is switched to."""
         if not self.rare:

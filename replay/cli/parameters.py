@@ -227,10 +227,14 @@ def _of_toml(parameter: click.Parameter, entry: Any) -> Any:
     entries = entry if parameter.multiple and isinstance(entry, list) else [entry]
     kind = parameter.type
     if isinstance(kind, Checked):
-        counts = isinstance(kind.check, Number)
-        wrong = [each for each in entries if isinstance(each, str) == counts]
+        wanted: type | tuple[type, ...] = str
+        expected = "text in quotes"
+        if isinstance(kind.check, Flag):
+            wanted, expected = bool, "true or false"
+        elif isinstance(kind.check, Number):
+            wanted, expected = (int, float), "a number"
+        wrong = [each for each in entries if not isinstance(each, wanted)]
         if wrong:
-            expected = "a number" if counts else "text in quotes"
             raise click.BadParameter(f"expected {expected}, not {wrong[0]!r}")
     return entries if parameter.multiple else entry
 

@@ -255,7 +255,7 @@ class StudyLines:
         if error is not None:
             say_warning(f"{label} failed: {error}")
         mean = (time.monotonic() - self._began) / self._count
-        left_s = mean * (self._todo - self._count)
+        left_s = round(mean * (self._todo - self._count))
         time_left = f", {duration(left_s)} left" if left_s else ""
         done = f"{self._count} of {self._todo}"
         say_progress(f"  {done}  {label}  {seconds:.1f} s{time_left}")

@@ -195,7 +195,7 @@ def _report_best(
     by = [option_named(each, varied) for each in given["by"]]
     table = best(frame, varied, metric, by)
     document = {"metric": metric, "rows": records(table)}
-    titles = [FIELDS[name].flag if name in FIELDS else str(name) for name in table]
+    titles = [FIELDS[name].title if name in FIELDS else str(name) for name in table]
     rows = [[_number(cell) for cell in row] for row in table.itertuples(index=False)]
     for output in given["outputs"]:
         write_frame(table, output, as_markdown(titles, rows), document)

@@ -36,9 +36,7 @@ def label_of(varied: Mapping[str, Any]) -> str:
 
 def _part(name: str, value: Any) -> str:
     field = FIELDS.get(name)
-    flag = name.removeprefix("set ") if field is None else field.flag
-    if field is not None and field.rare:
-        flag = field.key
+    flag = name.removeprefix("set ") if field is None else field.title
     if value is None:
         return f"no {flag}"
     if isinstance(value, bool) and field is not None and field.rare:

@@ -37,19 +37,21 @@ def _fields() -> dict[str, OptionField]:
     limit = replace(known["time_limit_s"], default=DECISION_LIMIT_S, shown="")
     known["time_limit_s"] = limit
     for name in {name for _, sets in DEFAULTS for name in sets}:
-        known[name] = replace(known[name], varies=True, shown=_shown(known[name]))
+        known[name] = replace(known[name], varies=True, shown=_shown(name, known))
     return known
 
 
-def _shown(field: OptionField) -> str:
-    """Describe a default that follows from other options."""
-    texts = [_plain(field.default)]
+def _shown(name: str, known: Mapping[str, OptionField]) -> str:
+    """Describe the default of an option, which follows from others."""
+    texts = [_plain(known[name].default)]
     for condition, sets in DEFAULTS:
-        if field.name in sets:
-            others = (
-                f"--{name} {' or '.join(of)}".rstrip() for name, of in condition.items()
-            )
-            texts.append(f"with {', '.join(others)} {_plain(sets[field.name])}")
+        if name in sets:
+            others = []
+            for other, values in condition.items():
+                joint = "=" if known[other].rare else " "
+                text = f"{known[other].flag}{joint}{' or '.join(values)}"
+                others.append(text.rstrip(" "))
+            texts.append(f"with {', '.join(others)} {_plain(sets[name])}")
     return "; ".join(texts)
 
 

@@ -466,6 +466,11 @@ def test_a_config_may_list_what_may_be_repeated(
     )
     assert run(["--config", "site.toml", "--json"]) == 0
     assert '"backfill"' in capsys.readouterr().out
+    Path("site.toml").write_text("free-moves = true\n")
+    assert run(["--config", "site.toml", "--policy", "sia", "--bound"]) == 0
+    Path("site.toml").write_text('free-moves = "on"\n')
+    assert run(["--config", "site.toml", "--bound"]) == 2
+    assert "free-moves: expected true or false, not 'on'" in capsys.readouterr().err
     Path("site.toml").write_text("forbid = 5\n")
     assert run(["--config", "site.toml"]) == 2
     assert "forbid: expected text in quotes, not 5" in capsys.readouterr().err

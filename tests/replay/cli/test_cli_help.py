@@ -21,6 +21,7 @@ from rich.console import Console
 from bft.replay.cli.groups import EXAMPLES
 from bft.replay.cli.main import COMMANDS, cli, run
 from bft.replay.cli.watcher import bar
+from bft.replay.options.options import FIELDS
 
 BFT = Path(sys.executable).with_name("bft-replay")
 
@@ -264,3 +265,35 @@ def test_a_bar_keeps_the_time_left(width: int, share: str) -> None:
     assert len(line) <= width
     assert " -:--:-- " in line
     assert "━" in line
+
+
+def test_the_help_of_a_replay_is_short_and_names_where_all_other_options_are(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["replay", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert len(re.findall(r"^  -", shown, flags=re.MULTILINE)) <= 45
+    assert "bft-replay list options" in shown.splitlines()[-1]
+    assert run(["list", "options"]) == 0
+    listed = {line.split()[0] for line in capsys.readouterr().out.splitlines()}
+    rare = {field.key for field in FIELDS.values() if field.rare}
+    assert listed == rare
+    assert not any(f"--{key} " in shown for key in rare)
+
+
+@pytest.mark.parametrize(
+    ("args", "message"),
+    [
+        (["--option", "gpa=0.1"], "did you mean 'gap'?"),
+        (["--gap", "0.1"], "write --option gap=VALUE"),
+        (["--option", "gap"], "expected --option NAME=VALUE"),
+        (["--option", "gap=0", "--option=gap=0.1"], "--option gap is given twice"),
+        (["--option", "free_moves=maybe"], "expected true or false"),
+        (["--option", "max-jobs=3"], "unknown option 'max-jobs'"),
+    ],
+)
+def test_an_option_that_is_not_listed_is_checked_like_any_other(
+    args: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(args) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
