@@ -22,7 +22,8 @@ A pair of two classes can be chosen as often as both have members.
 Each job is in at most one item, Σ u ≤ N.
 The optimum of items is an upper bound of the true one.
 Every present pair is posed with its refinement (docs/decisions/0005), so it is exact unless a job gets a third job as
-partner while its former partner stays active in a way that the refinement does not see; then the best allocation known is the answer, as `feasible`, with the optimum of items as its bound.
+partner while its former partner stays active in a way that the refinement does not see; then the best allocation known
+is the answer, as `feasible`, with the optimum of items as its bound.
 Units fall into classes by their present holders (nobody; j; j and k); a maximum flow from these to the holders that an
 answer wants says which units move, or that a job would have to lose some and gain others.
 

@@ -88,7 +88,7 @@ def test_a_broken_package_is_named_and_hides_no_other(
     entry = {formats.GROUP: {"own": "their_log:FORMAT"}}
     monkeypatch.syspath_prepend(plant({"their_log.py": body}, entry, here))
     monkeypatch.delitem(sys.modules, "their_log", raising=False)
-    listed = told("ingest --formats", "\nswf ")
+    listed = told("list formats", "\nswf ")
     found = rf"^own +format 'own' \(their_log:FORMAT\).*{message}"
     assert re.search(found, listed, re.M), listed
     Path("idle.csv").write_text("node,start,end,state\na,2021-02-10T00:00:00Z,2021-02-10T01:00:00Z,idle\n")  # fmt: skip
