@@ -22,7 +22,6 @@ extensions = [
 ]
 write_parts(Path(__file__).parent / "_build" / "parts")
 exclude_patterns = ["_build"]
-suppress_warnings = ["toc.empty_glob"]  # the page on shadow mode may be missing
 smartquotes = False  # --max-jobs stays what one types
 html_theme = "furo"
 html_title = f"bft-replay {release}"
