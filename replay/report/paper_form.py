@@ -112,12 +112,10 @@ def _curves(axes: Axes, drawing: Curves) -> None:
             )
         else:
             axes.plot(x, curve.y, color=hue, linewidth=1.2, label=_label(curve.name))
-    for name, level in drawing.limits.items():
-        axes.axhline(level, color=colour(5), linestyle="--", label=_label(name))
     _edges(axes, drawing.x, drawing.y)
     if all(curve.y.min(initial=0.0) >= 0 for curve in drawing.curves):
         axes.set_ylim(0, None)
-    _legend(axes, len(drawing.curves) + len(drawing.limits))
+    _legend(axes, len(drawing.curves))
 
 
 def _bars(axes: Axes, drawing: Bars) -> None:

@@ -13,7 +13,6 @@ from bft.models import InputError, read_table
 from bft.replay.options.options import Options
 from bft.replay.report.chart import (
     HOURS,
-    TIME,
     Axis,
     Bars,
     Chart,
@@ -23,34 +22,17 @@ from bft.replay.report.chart import (
     cumulative,
     distribution,
     label,
-    stamps,
-    stepped,
 )
-from bft.replay.report.over_time import round_spans
-from bft.replay.report.run_charts import host_charts, mean_in_pools
+from bft.replay.report.run_charts import host_chart
 from bft.replay.results.figures import FIGURES, Figure
 from bft.replay.studies.comparison import Comparison
 
-SPANS = 1000
 # Means of a comparison that are drawn, over all jobs and by their groups.
 MEANS = ("jct_s.mean", "without_units_s.mean")
-# Column of the jobs -> key and title of the chart, and what to mind.
-DISTRIBUTIONS = {
-    "jct_s": (
-        "compared-times",
-        "Completion times by run",
-        "Where a curve ends, so many of the submitted jobs were done.",
-    ),
-    "queueing_s": (
-        "compared-queueing",
-        "Queueing times by run",
-        "From submission to first units. Where a curve ends, so many of the submitted jobs were started.",
-    ),
-}
 
 
 def charts_of_comparison(comparison: Comparison) -> list[Chart]:
-    """The charts of a comparison; of variants with several seeds the units over time are those of the first."""
+    """The charts of a comparison."""
     whole = comparison.whole
     names = tuple(map(label, whole["variant"]))
     outcome = {"outcome": whole["outcome"].to_numpy(np.float64)}
@@ -62,51 +44,28 @@ def charts_of_comparison(comparison: Comparison) -> list[Chart]:
         for variant in comparison.variants
     }
     drawing = Bars(names, Axis("samples"), outcome)
-    charts = [Chart("compared", "Outcome by variant", "", drawing, whole)]
+    charts: list[Chart | None] = [
+        Chart("compared", "Outcome by variant", "", drawing, whole)
+    ]
     if means:
         drawing = Bars(names, HOURS, means)
         charts.append(
             Chart("compared-means", "Mean times by variant", "", drawing, whole)
         )
-    charts.append(_used(comparison))
-    for column, (key, title, note) in DISTRIBUTIONS.items():
-        curves = [
-            cumulative(label(name), jobs[column] / 3600, jobs[column].notna().mean())
-            for name, jobs in comparison.jobs.items()
-            if jobs[column].notna().any()
-        ]
-        if curves:
-            of = "share of all submitted jobs"
-            charts.append(distribution(key, title, note, of, curves))
-    charts += host_charts(hosts)
+    times = {name: jobs["jct_s"] / 3600 for name, jobs in comparison.jobs.items()}
+    curves = [
+        cumulative(label(name), hours, hours.notna().mean())
+        for name, hours in times.items()
+        if hours.notna().any()
+    ]
+    if curves:
+        note = "Where a curve ends, so many of the submitted jobs were done."
+        of, title = "share of all submitted jobs", "Completion times by variant"
+        charts.append(distribution("compared-times", title, note, of, curves))
+    charts.append(host_chart(hosts))
     if comparison.split is not None:
         charts += [_by_group(comparison.frame, path) for path in MEANS]
-    return charts
-
-
-def _used(comparison: Comparison) -> Chart:
-    curves, rows = [], []
-    for variant in comparison.variants:
-        run, name = variant.runs[0], label(variant.label)
-        # Each run over its own window: it ends when its jobs are done.
-        spans, _ = round_spans(run.begin_ns, run.end_ns, SPANS)
-        edges = spans / 1e6
-        means = mean_in_pools(run, "used", spans)
-        curves.append(Curve(name, *stepped(edges, means)))
-        mean = np.average(means, weights=np.diff(edges))
-        rows.append(
-            (name, *stamps(edges[[0, -1]]), mean.round(2), means.max().round(2))
-        )
-    columns = [
-        "run",
-        "from",
-        "to",
-        "mean units",
-        "largest mean over a thousandth of it",
-    ]
-    drawing = Curves(TIME, Axis("units"), tuple(curves))
-    table = pd.DataFrame(rows, columns=columns)
-    return Chart("compared-used", "Units given to jobs, by run", "", drawing, table)
+    return [chart for chart in charts if chart is not None]
 
 
 def _by_group(groups: pd.DataFrame, path: str) -> Chart:

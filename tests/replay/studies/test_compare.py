@@ -342,8 +342,6 @@ def test_a_comparison_is_drawn(
             "",
             "-means",
             "-times",
-            "-queueing",
-            "-used",
             "-jct-by-model",
             "-without-by-model",
         )
