@@ -318,8 +318,9 @@ def host_chart(hosts: Mapping[str, dict[str, Any]]) -> Chart | None:
     for name, host in found.items():
         table = pd.DataFrame(host["by_size"])
         kept = f"{host['reserve'] or 'no'} nodes kept free"
+        title = f"{name}: {kept}" if len(found) > 1 else kept
         share = table["delayed"] / table["starts"].clip(lower=1)
-        shares[f"{name}: {kept}"] = share.to_numpy(float)
+        shares[title] = share.to_numpy(float)
         rows.append(table.assign(run=name))
     if not found:
         return None

@@ -216,11 +216,20 @@ def key_of(options: Options, files: Files) -> str:
 
     The location of the inputs does not matter.
     """
-    digests = input_digests(options, files)
-    stated = {
-        name: value for name, value in options.flat().items() if name not in digests
-    }
-    content = {"options": plain(stated), "inputs": digests, "versions": versions()}
+    return _key(options.flat(), input_digests(options, files), versions())
+
+
+def key_of_run(summary: Mapping[str, Any]) -> str:
+    """The key of the replay that a summary is of."""
+    digests = summary["inputs"]["digests_sha256"]
+    return _key(summary["options"], digests, summary["versions"])
+
+
+def _key(
+    options: Mapping[str, Any], digests: Mapping[str, Any], of: Mapping[str, Any]
+) -> str:
+    stated = {name: value for name, value in options.items() if name not in digests}
+    content = {"options": plain(stated), "inputs": digests, "versions": of}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
