@@ -429,6 +429,10 @@ def test_printed_columns_of_jobs_have_their_names(opened: Any) -> None:
     heads = seen.page.locator("table.jobs th button")
     assert all(head.is_visible() for head in heads.all())
     assert not seen.page.locator("#theme").is_visible()
+    seen.page.set_viewport_size({"width": 718, "height": 1000})  # A4 less its margins
+    box = seen.page.locator("table.jobs").bounding_box()
+    assert box is not None
+    assert box["width"] <= 718
 
 
 def test_without_scripts_a_page_has_sentences_tiles_and_the_tables_of_charts(
