@@ -16,8 +16,6 @@ from bft.replay.report.chart import (
     Axis,
     Bars,
     Chart,
-    Curve,
-    Curves,
     Heat,
     cumulative,
     distribution,
@@ -137,7 +135,7 @@ def varied(table: pd.DataFrame) -> list[str]:
 
 
 def charts_of_sweep(table: pd.DataFrame) -> list[Chart]:
-    """Chart each main figure over the first two varied options, as a heat map; over a single option, as a curve."""
+    """Chart each main figure over the first two varied options, as a heat map."""
     axes = varied(table)[:2]
     return [
         _chart(table, figure, axes)
@@ -223,31 +221,24 @@ def _chart(table: pd.DataFrame, figure: Figure, options: list[str]) -> Chart:
         note += " Means over what else varies; the table has their range."
     key = f"sweep-{figure.path.replace('.', '-').lower()}"
     value = Axis(unit or figure.title, "share" if unit == "share" else "number")
-    x = Axis(TITLES.get(options[0], options[0]))
-    first = found[options[0]]
-    is_line = len(options) == 1 and pd.api.types.is_numeric_dtype(first)
-    if is_line and not any(_unlimited(options[0], each) for each in first):
-        curve = Curve(title, first.to_numpy(float), found["mean"].to_numpy(float))
-        return Chart(key, title, note, Curves(x, value, (curve,)), found.round(4))
     note += " The stronger a colour, the better."
-    across, down = _values(found, options[0]), [""]
-    y, rows = Axis(""), pd.Series("", found.index)
-    if len(options) > 1:
-        down = _values(found, options[1])
-        y, rows = Axis(TITLES.get(options[1], options[1])), found[options[1]]
+    table = found.round(4)
+    x, y = ([*options, " "])[:2]
+    found[" "] = " "  # of a single option the only row
+    across, down = _values(found, x), _values(found, y)
     cells = np.full((len(down), len(across)), np.nan)
-    for row, column, mean in zip(rows, first, found["mean"], strict=True):
+    for row, column, mean in zip(found[y], found[x], found["mean"], strict=True):
         cells[down.index(row), across.index(column)] = mean
     heat = Heat(
-        x,
-        y,
+        Axis(TITLES.get(x, x)),
+        Axis(TITLES.get(y, y)),
         value,
-        tuple(_value(options[0], each) for each in across),
-        tuple(_value(options[-1], each) for each in down),
+        tuple(_value(x, each) for each in across),
+        tuple(_value(y, each) for each in down),
         cells,
         not figure.more,
     )
-    return Chart(key, title, note, heat, found.round(4))
+    return Chart(key, title, note, heat, table)
 
 
 def _values(found: pd.DataFrame, option: str) -> list[Any]:

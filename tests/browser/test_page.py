@@ -236,7 +236,7 @@ def test_a_page_is_quiet_fits_has_marks_in_every_chart_and_can_be_used_by_all(
     opened: Any, name: str, width: str, scheme: str
 ) -> None:
     seen = opened(name, width, scheme)
-    assert len(seen.charts) >= 4
+    assert len(seen.charts) >= 3
     for key in seen.charts:
         assert seen.page.evaluate(PAINTED, key) > 100, key
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[width]
@@ -366,10 +366,10 @@ def test_charts_over_time_zoom_together_by_mouse_and_by_keyboard(opened: Any) ->
     assert nearer[1] - nearer[0] == pytest.approx(0.7 * (near[1] - near[0]))
     figure.press("ArrowRight")
     seen.page.wait_for_timeout(200)
-    assert seen.model("work", range_of)[0] > nearer[0]
+    assert seen.model("progress", range_of)[0] > nearer[0]
     figure.press("0")
     seen.page.wait_for_timeout(200)
-    assert seen.model("work", range_of) == whole
+    assert seen.model("progress", range_of) == whole
     assert seen.quiet()
 
 
@@ -457,9 +457,9 @@ def test_a_link_shows_a_chart_that_is_a_click_away(opened: Any) -> None:
     seen = opened("demo")
     seen.page.evaluate("document.querySelector('details.more').open = false")
     seen.page.locator("nav summary").click()
-    seen.page.locator(".contents a[href='#work']").click()
+    seen.page.locator(".contents a[href='#times']").click()
     assert seen.page.evaluate("document.querySelector('details.more').open")
-    assert seen.page.locator("#work h2").is_visible()
+    assert seen.page.locator("#times h2").is_visible()
     assert seen.quiet()
 
 
