@@ -256,27 +256,24 @@ def _ingest(
         "versions": versions(),
     }
     made = read_json(folder / MADE) or {}
-    output = _outputs(target, reader)
+    output = _digests(target, reader)
     done = (made.get("asked"), made.get("output")) == (asked, output)
     options = {**_of_logs(logs), "-o": target, "--force": True}
     teller.onlooker.begin("logs", _typed(["ingest", form, *files], options), done=done)
     if not done:
         found = ingested(form, files, logs, progress=teller.reading(read))
         write_trace(found.trace, target)
-        made = {"asked": asked, "output": _outputs(target, reader)}
+        made = {"asked": asked, "output": _digests(target, reader)}
         made["warnings"] = found.account.warnings()
         write_whole(folder / MADE, json.dumps(made, indent=1) + "\n")
     for warning in made["warnings"]:
         teller.note(warning)
 
 
-def _outputs(target: Path, reader: Files) -> list[str | None]:
-    """SHA-256 of a trace and of the file beside it; None where there is none."""
-    there = (target, file_beside(target))
-    return [
-        reader.digest(str(path)) if path is not None and path.exists() else None
-        for path in there
-    ]
+def _digests(trace: Path, reader: Files) -> list[str]:
+    """SHA-256 of a trace and of the host jobs beside it, as far as they are there."""
+    both = (trace, file_beside(trace) or trace)
+    return [reader.digest(str(path)) for path in both if path.exists()]
 
 
 def _replay(

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -270,8 +271,10 @@ def test_a_folder_without_a_plan_is_named(
 )
 def test_a_plan_survives_its_document(stated: dict[str, Any]) -> None:
     plan = Plan.of(stated, {"min_interval_s": [0, 60]})
-    keys = [key_of(point.options, Files()) for point in plan.points]
-    back = Plan.from_document(json.loads(json.dumps(plan.document(keys))))
+    with TemporaryDirectory() as folder:
+        keys = Study(Path(folder)).write_plan(plan)
+        back, kept = Study(Path(folder)).read_plan()
+    assert kept == keys
     assert [point.options for point in back.points] == [
         point.options for point in plan.points
     ]
