@@ -313,26 +313,28 @@ def host_chart(hosts: Mapping[str, dict[str, Any]]) -> Chart | None:
 
     None where no run states a return time, or the jobs are not known.
     """
-    shares, rows = {}, []
     found = {name: host for name, host in hosts.items() if host.get("by_size")}
-    for name, host in found.items():
-        table = pd.DataFrame(host["by_size"])
-        kept = f"{host['reserve'] or 'no'} nodes kept free"
-        title = f"{name}: {kept}" if len(found) > 1 else kept
-        share = table["delayed"] / table["starts"].clip(lower=1)
-        shares[title] = share.to_numpy(float)
-        rows.append(table.assign(run=name))
-    if not found:
+    tables = {name: pd.DataFrame(host["by_size"]) for name, host in found.items()}
+    begun = np.any([table["starts"] > 0 for table in tables.values()], axis=0)
+    if not np.any(begun):
         return None
+    shares = {}
+    for name, table in tables.items():
+        kept = f"{found[name]['reserve'] or 'no'} nodes kept free"
+        share = table["delayed"] / table["starts"].clip(lower=1)
+        title = f"{name}: {kept}" if len(found) > 1 else kept
+        shares[title] = share[begun].to_numpy(float)
     columns = {"mean_delay_s": "mean delay, s", "waiting_node_h": "node-hours waiting"}
-    whole = pd.concat(rows, ignore_index=True).rename(columns=columns).round(3)
-    first = next(iter(found.values()))
-    sizes = tuple(f"{row['nodes']} ({row['starts']:,})" for row in first["by_size"])
-    sentence = host_sentence(first)
+    whole = pd.concat(tables, names=["run"]).reset_index("run").round(3)
+    first = next(iter(tables.values()))[begun]
+    pairs = zip(first["nodes"], first["starts"], strict=True)
+    sizes = tuple(f"{nodes} ({starts:,})" for nodes, starts in pairs)
+    sentence = host_sentence(next(iter(found.values())))
     note = f"{sentence[0].upper()}{sentence[1:]}. By the nodes of a start; how many there were stands in brackets. A "
     note += "reserve spares the many small starts; the few large ones hold most of the node-hours."
     waits = Bars(sizes, Axis("share of starts that wait", "share"), shares)
-    return Chart("who-waits", "Which of your own jobs wait", note, waits, whole)
+    title, table = "Which of your own jobs wait", whole.rename(columns=columns)
+    return Chart("who-waits", title, note, waits, table)
 
 
 def forecast_chart(
