@@ -8,7 +8,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import fields, replace
 from datetime import datetime
 from pathlib import Path
@@ -99,9 +99,6 @@ def replay(
     Traceback (most recent call last):
     bft.models.errors.InputError: unknown option 'tfwdd'; did you mean 'tfwd_s'?
     """
-    from bft.models import InputError
-    from bft.replay.options.options import Options
-
     with arguments_named():
         in_memory, names = in_memory_inputs(trace, jobs, xi)
         stated = {**options, **names}
@@ -135,8 +132,10 @@ def _executed(
 ) -> Run:
     from bft.replay.run import execute
 
-    with _watcher(progress=progress) as watcher:
+    with Bar() if progress else nullcontext(_Logged()) as watcher:
         execute(options, folder, force=force, watcher=watcher, in_memory=in_memory)
+        if isinstance(watcher, Bar):
+            watcher.done()
     return Run(folder)
 
 
@@ -227,19 +226,11 @@ def _again(policy: Policy) -> Callable[[], Policy]:
     return make
 
 
-@contextmanager
-def _watcher(*, progress: bool) -> Iterator[Watcher]:
-    class Warns(Watcher):
-        def note(self, text: str) -> None:
-            _log.warning("%s", text)
+class _Logged(Watcher):
+    """Shows nothing, and logs notes."""
 
-    if not progress:
-        yield Warns()
-        return
-
-    with Bar() as bar:
-        yield bar
-        bar.done()
+    def note(self, text: str) -> None:
+        _log.warning("%s", text)
 
 
 class _LoggedStages(StageBar):

@@ -210,11 +210,9 @@ class Run:
 
     def _repr_html_(self) -> str:
         """The headlines as a table, for notebooks."""
-        rows = [f"<tr><th style='text-align:left'>{escape(label)}</th><td style='text-align:left'>{escape(value)}</td>"
-                "</tr>" for label, value in self._headlines()]  # fmt: skip
         notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
-        said = f"<ul>{notes}</ul>" if notes else ""
-        return f"<table><caption>{escape(self._title())}</caption>{''.join(rows)}</table>{said}"
+        table = as_html(pd.DataFrame(self._headlines()), header=False)
+        return f"<p>{escape(self._title())}</p>{table}<ul>{notes}</ul>"
 
     def _title(self) -> str:
         options, inputs = self.summary["options"], self.summary["inputs"]
@@ -223,6 +221,12 @@ class Run:
             f"{options['policy']}, {jobs['count']} jobs on {inputs['trace']['source']}"
         )
         return f"{what}, interrupted" if self.metrics["interrupted"] else what
+
+
+def as_html(table: pd.DataFrame, *, header: bool = True) -> str:
+    """A table of texts for notebooks, none of which is cut."""
+    with pd.option_context("display.max_colwidth", None):
+        return str(table.to_html(index=False, header=header))
 
 
 def _unpacked(files: dict[str, bytes]) -> Run:

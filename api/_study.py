@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
-from dataclasses import fields
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,12 +18,13 @@ from bft._replay import (
     in_memory_inputs,
     is_built_in,
 )
+from bft._run import as_html
 from bft.models import InputError, JobTable, write_jobs
 from bft.replay import NodeTrace, write_trace
 from bft.replay.inputs.files import Files
 from bft.replay.policies import PolicyError
 from bft.replay.report import charts_of_comparison, plotted
-from bft.replay.studies.carry_out import carry_out, local
+from bft.replay.studies.carry_out import carry_out, given, local
 from bft.replay.studies.comparison import Comparison as _Comparison
 from bft.replay.studies.comparison import compared, table_of
 from bft.replay.studies.study import Plan, Study, key_of
@@ -42,30 +42,22 @@ class Comparison(_Comparison):
     """
 
     def __repr__(self) -> str:
-        titles, rows = table_of(self)
-        columns = list(zip(titles, *rows, strict=True))
-        widths = [max(map(len, column)) for column in columns]
-        lines = [
-            "  ".join(
-                cell.rjust(width) for cell, width in zip(row, widths, strict=True)
-            )
-            for row in zip(*columns, strict=True)
-        ]
-        cautions = [f"{each}." for each in self.cautions()]
-        return "\n".join(
-            [*cautions, *lines, *(f"{each}." for each in self.sentences())]
+        cautions, sentences = self.cautions(), self.sentences()
+        table = self._table().to_string(index=False)
+        before, after = (
+            "".join(f"{each}.\n" for each in of) for of in (cautions, sentences)
         )
+        return f"{before}{table}\n{after}"
 
     def _repr_html_(self) -> str:
         """The table, for notebooks, with what is said before and after it."""
-        titles, rows = table_of(self)
-        head = "".join(f"<th>{escape(title)}</th>" for title in titles)
-        body = ""
-        for row in rows:
-            body += f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>"
         before = "".join(f"<p>{escape(each)}.</p>" for each in self.cautions())
         after = "".join(f"<li>{escape(each)}.</li>" for each in self.sentences())
-        return f"{before}<table><tr>{head}</tr>{body}</table><ul>{after}</ul>"
+        return f"{before}{as_html(self._table())}<ul>{after}</ul>"
+
+    def _table(self) -> pd.DataFrame:
+        titles, rows = table_of(self)
+        return pd.DataFrame(rows, columns=titles)
 
     def plot(self, chart: str = "compared") -> Figure:
         """Draw a chart of the page of several runs: compared (the outcome), compared-times and so on."""
@@ -156,7 +148,7 @@ def compare(
             for label, error in account.failures.items():
                 raise PolicyError(f"{label}: {error}")
         found = compared(place, plan, local(workers), split=split)
-        return Comparison(*(getattr(found, field.name) for field in fields(found)))
+        return Comparison(**vars(found))
 
 
 def sweep(
@@ -211,16 +203,18 @@ def sweep(
     >>> found[["max_jobs", "status"]].values.tolist()
     [[5, 'done'], [10, 'done']]
     """
-    from bft.replay.studies.sweeping import sweep as swept
-
     with arguments_named():
-        common = {**_inputs(Study(Path(study)), trace, jobs), **full_names(options)}
+        place = Study(Path(study))
+        common = {**_inputs(place, trace, jobs), **full_names(options)}
         named = {
             str(name): full_names(options_of)
             for name, options_of in _by_name(variants or {})
         }
         plan = Plan.of(common, full_names(grid or {}), named)
-        return swept(plan, study, executor, workers=workers, whole=whole)
+        who = local(workers) if executor is None else given(executor)
+        keys = place.write_plan(plan)
+        carry_out(place, plan, keys, who, whole=whole)
+        return place.collect(plan, keys)
 
 
 def _by_name(variants: Any) -> list[tuple[str | None, Any]]:

@@ -28,8 +28,8 @@ from typing import Any
 import pandas as pd
 from _common import print_head, print_row, reference_folder
 
+import bft
 from bft.models import JobTable, read_published_jobs, write_jobs
-from bft.replay.studies import Plan, sweep
 from bft.replay.trace.trace_files import read_trace, select_nodes, write_trace
 
 NODES, MACHINE = 512, 4734
@@ -126,13 +126,18 @@ def replayed(name: str, folder: Path, study: Path, workers: int) -> pd.DataFrame
             file = folder / f"costs-{factor}.jsonl"
             write_jobs(scaled(jobs, factor), file)
             variants[f"{factor:g}"] = {"jobs": str(file)}
-    plan = Plan.of(options, figure.grid, variants or None)
-    frame = sweep(plan, study, workers=workers, whole=name == "objective")
+    frame = bft.sweep(
+        grid=figure.grid,
+        variants=variants,
+        study=study,
+        workers=workers,
+        whole=name == "objective",
+        **options,
+    )
     failed = frame[frame["status"] != "done"]
     if len(failed):
         raise SystemExit(f"{name}: {failed['error'].iloc[0]}")
-    varied = [next(iter(point.varied.values())) for point in plan.points]
-    return frame.assign(label=varied)
+    return frame.assign(label=frame["variant" if variants else next(iter(figure.grid))])
 
 
 def print_figure(name: str, frame: pd.DataFrame) -> None:

@@ -339,13 +339,13 @@ def test_a_comparison_is_a_table_and_a_picture(
     found = bft.compare(*example, ["equal-share", "fifo"], dedicated=False, workers=0)
     assert isinstance(found, bft.Comparison)
     shown = found._repr_html_()
-    assert shown.count("<tr>") == 3
+    assert shown.count("<tr") == 3
     assert "<th>of the bound</th>" in shown
     outcome = found.frame["outcome"][0]
     assert f"<td>{outcome:,.0f}" in shown
     assert f"{outcome:,.0f}" in repr(found)
     assert "fifo yields" in shown
-    assert "run on 46 to 52 units (Jreq)" in shown.split("<table>")[0]
+    assert "run on 46 to 52 units (Jreq)" in shown.split("<table")[0]
     (bars,) = found.plot().axes
     assert [bar.get_width() for bar in bars.patches] == found.frame["outcome"].tolist()
     (times,) = found.plot("compared-times").axes

@@ -6,18 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bft.replay.report.chart import Chart
-from bft.replay.report.page import check_page, write_report, write_trace_page
+from bft.replay.report.page import check_page, page_of, write_report, write_trace_page
 from bft.replay.report.paper_form import FORMATS, plotted, write_chart, write_charts
 from bft.replay.report.run_charts import charts_of_run, forecast_chart
-from bft.replay.report.study_charts import (
-    charts_of_comparison,
-    charts_of_sweep,
-    is_sweep,
-    read_sweep,
-)
+from bft.replay.report.study_charts import charts_of_comparison
 from bft.replay.report.trace_charts import charts_of_trace
-from bft.replay.studies.comparison import compared_runs
-from bft.replay.studies.run_files import RunFiles
 
 __all__ = [
     "FORMATS",
@@ -37,8 +30,4 @@ __all__ = [
 
 def charts_of(folders: Sequence[Path], *, different: bool = False) -> list[Chart]:
     """The charts of the page that `write_report` writes, with the same arguments and errors."""
-    if is_sweep(folders):
-        return charts_of_sweep(read_sweep(folders[0]))
-    if len(folders) > 1:
-        return charts_of_comparison(compared_runs(folders, different=different))
-    return charts_of_run(RunFiles.read(folders[0]))
+    return page_of(folders, different=different)[1]

@@ -167,7 +167,7 @@ def _field(name: str, axis: Axis) -> tuple[str, str]:
 
 
 def _curves(made: Any, drawing: Curves) -> None:
-    from bokeh.models import ColumnDataSource, Span
+    from bokeh.models import ColumnDataSource
 
     lines = []
     for number, curve in enumerate(drawing.curves):
@@ -190,17 +190,6 @@ def _curves(made: Any, drawing: Curves) -> None:
             )
         )
         lines[-1].tags = [number]
-    for level in drawing.limits.values():
-        made.add_layout(
-            Span(
-                location=level,
-                dimension="width",
-                line_color=colour(5),
-                line_dash="dashed",
-                line_width=2,
-            )
-        )
-        made.y_range.end = level * 1.05
     rows = [("", "$name"), _field("@x", drawing.x), _field("@y", drawing.y)]
     _hover(made, drawing.x, rows, renderers=lines, mode="vline", line_policy="nearest")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import cycle
 from typing import Literal
 
@@ -60,8 +60,6 @@ class Curves:
     x: Axis
     y: Axis
     curves: tuple[Curve, ...]
-    # Upper bounds, by name.
-    limits: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -265,8 +263,8 @@ def distribution(
 
 def stamps(instants_ms: FloatArray) -> pd.Series:
     """Instants for a table."""
-    whole = pd.to_datetime(instants_ms.round().astype("int64"), unit="ms", utc=True)
-    return pd.Series(whole).dt.strftime("%Y-%m-%d %H:%M:%S")
+    whole = instants_ms.round().astype("int64")
+    return pd.Series(pd.to_datetime(whole, unit="ms", utc=True))
 
 
 def label(name: object) -> str:

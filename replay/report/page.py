@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from functools import cache
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,10 +18,9 @@ from bft.models import InputError
 from bft.models.errors import MAX_SENTENCE, printable
 from bft.models.plugins import needs
 from bft.models.writing import duration, three_digits
-from bft.replay.engine.ledger import BOOKS
 from bft.replay.options.options import Options
 from bft.replay.report.bokeh_form import embedded, height
-from bft.replay.report.chart import Chart, colour, label, legend
+from bft.replay.report.chart import Chart, label, legend
 from bft.replay.report.paper_form import FORMATS
 from bft.replay.report.run_charts import charts_of_run, done_shares, why_unused
 from bft.replay.report.study_charts import (
@@ -47,7 +49,7 @@ from bft.replay.studies.comparison import (
     finish_cells,
     table_of,
 )
-from bft.replay.studies.run_files import RunFiles
+from bft.replay.studies.run_files import RunFiles, lost
 from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.trace_statistics import iso
 
@@ -69,9 +71,10 @@ COSTS = {
     "costs.additional_co2_kg": "of CO2 more",
     "costs.value_used": "worth of the node-hours used, by your price",
 }
-JOB_COLUMNS = (
-    "job", "submitted", "finished", "waited, h", "took, h", "mean units", "lost", "done", "preempted", "rescaled",
-)  # fmt: skip
+
+
+# The template of a page, its charts, and what else it is filled with.
+Page = tuple[str, list[Chart], dict[str, Any]]
 
 
 def write_report(
@@ -114,13 +117,8 @@ def write_report(
     ...     Path(folder, "page.html").read_text().startswith("<!DOCTYPE html>")
     True
     """
-    if is_sweep(folders):
-        text = _of_sweep(folders[0], title, all_charts=all_charts)
-    elif len(folders) > 1:
-        found = compared_runs(folders, different=different)
-        text = _of_comparison(found, title, all_charts=all_charts)
-    else:
-        text = _of_run(RunFiles.read(folders[0]), title, all_charts=all_charts)
+    template, charts, content = page_of(folders, title=title, different=different)
+    text = rendered(template, charts, all_charts=all_charts, **content)
     target.write_text(text, "utf-8")
 
 
@@ -182,13 +180,25 @@ def rendered(
     """
     documents, library = embedded(charts)
     content |= {"charts": charts, "all_charts": all_charts, "documents": documents}
-    return _templates().get_template(template).render(content, library=library)
+    return templates().get_template(template).render(content, library=library)
 
 
 @cache
-def _templates() -> Environment:
+def templates() -> Environment:
+    """The templates of pages and texts; only those of pages are markup.
+
+    Raises
+    ------
+    InputError
+        When Jinja2 is not installed.
+    """
     with needs("a page", "report"):
-        from jinja2 import Environment, PackageLoader, StrictUndefined
+        from jinja2 import (
+            Environment,
+            PackageLoader,
+            StrictUndefined,
+            select_autoescape,
+        )
 
     def shown(value: Any) -> Any:
         # The library of Bokeh and parts of the page are other kinds of text.
@@ -196,7 +206,7 @@ def _templates() -> Environment:
 
     made = Environment(
         loader=PackageLoader("bft.replay.report"),
-        autoescape=True,
+        autoescape=select_autoescape(default=True, disabled_extensions=("txt",)),
         undefined=StrictUndefined,
         finalize=shown,
     )
@@ -204,6 +214,9 @@ def _templates() -> Environment:
     made.policies["json.dumps_kwargs"] = {"sort_keys": False, "separators": (",", ":")}
     made.filters |= {
         "cells": _cells,
+        "day": _day,
+        "typed": _typed,
+        "whole": "{:,.0f}".format,
         "counted": lambda count, what: f"{count:,} {what}{'s' * (count != 1)}",
         "duration": duration,
         "host_sentence": host_sentence,
@@ -214,14 +227,26 @@ def _templates() -> Environment:
     }
     made.globals |= {
         "policy": POLICY,
+        "zip": zip,
         "legend": legend,
         "height": height,
-        "limit_hue": colour(5),
         "much_left": MUCH_LEFT,
         "shown_rows": ROWS,
         "at_once": AT_ONCE,
     }
     return made
+
+
+def _typed(text: str) -> str:
+    """A sentence as markup, whose options no line break tears."""
+    options = r"(?<![\w-])--?[a-zA-Z][\w-]*"
+    return re.sub(options, r"<code>\g<0></code>", escape(printable(text, MAX_SENTENCE)))
+
+
+def _day(stamp: str) -> str:
+    """An instant as `iso` writes it, to the minute: 4 March 2024, 00:10."""
+    at = datetime.fromisoformat(stamp.partition(" ")[0].removesuffix("Z"))
+    return f"{at.day} {at:%B %Y, %H:%M}"
 
 
 def _cells(table: pd.DataFrame) -> list[list[str]]:
@@ -257,90 +282,86 @@ def _idle_share(summary: Mapping[str, Any]) -> float | None:
     return float(idle_units / trace["units"])
 
 
-def _of_sweep(path: Path, title: str | None, *, all_charts: bool) -> str:
-    table = read_sweep(path)
-    return rendered(
-        "sweep.html",
-        charts_of_sweep(table),
-        all_charts=all_charts,
-        name=_machine(title),
-        points=len(table),
-        options=[NAMES.get(option, option) for option in varied(table)],
-        answer=answer(table),
-    )
+def page_of(
+    folders: Sequence[Path], *, title: str | None = None, different: bool = False
+) -> Page:
+    """The template of a page, its charts and what it is filled with; arguments and errors as of `write_report`."""
+    if is_sweep(folders):
+        return _of_sweep(read_sweep(folders[0]), title)
+    if len(folders) > 1:
+        return _of_comparison(compared_runs(folders, different=different), title)
+    return _of_run(RunFiles.read(folders[0]), title)
 
 
-def _of_run(run: RunFiles, title: str | None, *, all_charts: bool) -> str:
+def _of_sweep(table: pd.DataFrame, title: str | None) -> Page:
+    content = {
+        "name": _machine(title),
+        "points": len(table),
+        "options": [NAMES.get(option, option) for option in varied(table)],
+        "answer": answer(table),
+    }
+    return "sweep.html", charts_of_sweep(table), content
+
+
+def _of_run(run: RunFiles, title: str | None) -> Page:
     summary, metrics = run.summary, run.metrics
-    trace = summary["inputs"]["trace"]
     generated = summary["inputs"]["jobs"].get("generated_load")
     best = (metrics.get("search") or {}).get("best_over_time", [])
-    return rendered(
-        "run.html",
-        charts_of_run(run),
-        all_charts=all_charts,
-        name=_machine(title or trace.get("machine")),
-        run=run,
-        why_unused=why_unused(run),
-        few=len(run.jobs) <= FEW_JOBS,
-        when_done=_when_done(run.jobs, run.steps["time"].max()),
-        jobs=_job_rows(run.jobs),
-        job_columns=JOB_COLUMNS,
-        costs=[(FIGURES[path], what) for path, what in COSTS.items()],
-        figures=list(headlines(metrics, generated)),
-        host_figures=list(host_lines(metrics.get("host") or {})),
-        kinds=_kinds(metrics.get("kinds", {})),
-        search=[
-            (minute(each["time"]), f"{each['score']:.4f} by {each['job']}")
-            for each in best[-ROWS:]
-        ],
-        options=[(name, *values) for name, *values in _options([run])],
-        origin=_origin(run),
-    )
-
-
-def _of_comparison(
-    comparison: Comparison, title: str | None, *, all_charts: bool
-) -> str:
-    longest = comparison.longest
-    runs = [variant.runs[0] for variant in comparison.variants]
-    titles, rows = table_of(comparison)
-    turned = zip(titles[1:], *(row[1:] for row in rows), strict=True)
-    finishes = comparison.finishes
-    machine = longest.summary["inputs"]["trace"].get("machine")
-    return rendered(
-        "comparison.html",
-        charts_of_comparison(comparison),
-        all_charts=all_charts,
-        name=_machine(title or machine),
-        names=[label(variant.label) for variant in comparison.variants],
-        comparison=comparison,
-        figures=list(turned),
-        finishes=[] if finishes is None else finish_cells(finishes),
-        options=_options(runs),
-        origin=_origin(longest),
-    )
-
-
-def _job_rows(jobs: pd.DataFrame) -> list[tuple[Any, ...]]:
-    """The rows of the table of jobs: names, and pairs of what a cell is sorted by and what is shown."""
-    total = jobs["total_work"].to_numpy(dtype=np.float64)
-    lost = jobs[[f"lost_to_{book}" for book in BOOKS]].sum(axis=1)
-    columns = {
-        "{:%d %b %H:%M}": (jobs["submit"], jobs["finish"]),
-        "{:.2f}": (jobs["queueing_s"] / 3600, jobs["jct_s"] / 3600),
-        "{:.1f}": (jobs["mean_units"],),
-        "{:.1%}": (lost / np.where(total > 0, total, 1.0),),
-        "{:.0%}": (pd.Series(done_shares(jobs)),),
-        "{:,}": (jobs["preemptions"], jobs["rescales"]),
+    content = {
+        "name": _machine(title or summary["inputs"]["trace"].get("machine")),
+        "run": run,
+        "why_unused": why_unused(run),
+        "few": len(run.jobs) <= FEW_JOBS,
+        "jobs": _job_cells(run.jobs),
+        "costs": [(FIGURES[path], what) for path, what in COSTS.items()],
+        "figures": list(headlines(metrics, generated)),
+        "host_figures": list(host_lines(metrics.get("host") or {})),
+        "search": best[-ROWS:],
+        "options": _options([run]),
+        "origin": _origin(run),
     }
-    cells = [
-        [_sorted_cell(value, form) for value in values]
-        for form, several in columns.items()
-        for values in several
-    ]
-    names = [printable(str(name), MAX_SENTENCE) for name in jobs["name"]]
-    return list(zip(names, *cells, strict=True))
+    return "run.html", charts_of_run(run), content
+
+
+def _of_comparison(comparison: Comparison, title: str | None) -> Page:
+    longest, variants = comparison.longest, comparison.variants
+    titles, rows = table_of(comparison)
+    finishes = comparison.finishes
+    content = {
+        "name": _machine(title or longest.summary["inputs"]["trace"].get("machine")),
+        "names": [label(variant.label) for variant in variants],
+        "comparison": comparison,
+        "figures": list(zip(titles[1:], *(row[1:] for row in rows), strict=True)),
+        "finishes": [] if finishes is None else finish_cells(finishes),
+        "options": _options([variant.runs[0] for variant in variants]),
+        "origin": _origin(longest),
+    }
+    return "comparison.html", charts_of_comparison(comparison), content
+
+
+def _job_cells(jobs: pd.DataFrame) -> dict[str, list[Any]]:
+    """The columns of the table of jobs by title: names, and pairs of what a cell is sorted by and what is shown."""
+    total = jobs["total_work"].to_numpy(dtype=np.float64)
+    lost_share: pd.Series[float] = lost(jobs) / np.where(total > 0, total, 1.0)
+    columns: dict[str, tuple[str, Iterable[Any]]] = {
+        "submitted": ("{:%d %b %H:%M}", jobs["submit"]),
+        "finished": ("{:%d %b %H:%M}", jobs["finish"]),
+        "waited, h": ("{:.2f}", jobs["queueing_s"] / 3600),
+        "took, h": ("{:.2f}", jobs["jct_s"] / 3600),
+        "mean units": ("{:.1f}", jobs["mean_units"]),
+        "lost": ("{:.1%}", lost_share),
+        "done": ("{:.0%}", done_shares(jobs)),
+        "preempted": ("{:,}", jobs["preemptions"]),
+        "rescaled": ("{:,}", jobs["rescales"]),
+    }
+    cells: dict[str, list[Any]] = {
+        title: [_sorted_cell(value, form) for value in values]
+        for title, (form, values) in columns.items()
+    }
+    return {
+        "job": [printable(str(name), MAX_SENTENCE) for name in jobs["name"]],
+        **cells,
+    }
 
 
 def _sorted_cell(value: Any, form: str) -> tuple[float | None, str]:
@@ -348,38 +369,6 @@ def _sorted_cell(value: Any, form: str) -> tuple[float | None, str]:
         return None, "-"
     number = value.timestamp() if isinstance(value, pd.Timestamp) else value
     return round(float(number), 4), form.format(value)
-
-
-def _when_done(jobs: pd.DataFrame, end: pd.Timestamp) -> str:
-    """Say in a sentence when jobs were done, and which were not by the end of a replay."""
-    finish, count = jobs["finish"], len(jobs)
-    done = finish.notna()
-    if not done.any():
-        return f"None of the {count:,} jobs was done by {end:%d %b %H:%M}."
-    last = finish.max()
-    if done.all():
-        took = duration((last - jobs["submit"].min()).total_seconds())
-        whole = "The job was" if count == 1 else f"All {count:,} jobs were"
-        return f"{whole} done by {last:%d %b %H:%M}, {took} after the first submission."
-    left = jobs[~done]
-    shares = zip(left["name"], done_shares(left), strict=True)
-    named = ", ".join(f"{name} ({share:.0%} done)" for name, share in shares)
-    of = f"{int(done.sum()):,} of {count:,} jobs were done, the last of them by {last:%d %b %H:%M}"
-    return f"{of}. By the end, {end:%d %b %H:%M}, these were not: {named}."
-
-
-def _kinds(found: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Units offered and used, by kind (`metrics.kinds` of summary.json)."""
-    return [
-        (
-            kind,
-            f"{of['units']:,}",
-            f"{of['idle_unit_s'] / 3600:,.1f}",
-            f"{of['used_unit_s'] / 3600:,.1f}",
-            "-" if of["used_share"] is None else f"{of['used_share']:.1%}",
-        )
-        for kind, of in found.items()
-    ]
 
 
 def _options(runs: Sequence[RunFiles]) -> list[list[str]]:

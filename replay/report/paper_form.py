@@ -112,12 +112,10 @@ def _curves(axes: Axes, drawing: Curves) -> None:
             )
         else:
             axes.plot(x, curve.y, color=hue, linewidth=1.2, label=_label(curve.name))
-    for name, level in drawing.limits.items():
-        axes.axhline(level, color=colour(5), linestyle="--", label=_label(name))
     _edges(axes, drawing.x, drawing.y)
     if all(curve.y.min(initial=0.0) >= 0 for curve in drawing.curves):
         axes.set_ylim(0, None)
-    _legend(axes, len(drawing.curves) + len(drawing.limits))
+    _legend(axes, len(drawing.curves))
 
 
 def _bars(axes: Axes, drawing: Bars) -> None:
@@ -149,11 +147,11 @@ def _blocks(axes: Axes, drawing: Blocks) -> None:
     )
     low, high = drawing.first, drawing.last + 1
     corners = np.array([[left, low], [left, high], [right, high], [right, low]])
-    hues = [drawing.hue(who) for who in drawing.who]
+    filled = [drawing.hue(who) for who in drawing.who]
     # Rasterized: as vectors a million blocks are too much for a reader of PDF.
     axes.add_collection(
         PolyCollection(
-            list(corners.transpose(2, 0, 1)), facecolors=hues, rasterized=True
+            list(corners.transpose(2, 0, 1)), facecolors=filled, rasterized=True
         )
     )
     whole = np.array([drawing.origin, drawing.origin + 1000.0 * drawing.seconds])
@@ -166,18 +164,9 @@ def _blocks(axes: Axes, drawing: Blocks) -> None:
         axes.set_yticks(places, [_label(name[:40]) for name in drawing.rows])
     elif drawing.row == "job":
         axes.set_yticks([])
-    if drawing.classes:
-        patches = [
-            Patch(color=hue, label=_label(name[:24])) for name, hue in legend(drawing)
-        ]
-        axes.legend(
-            handles=patches,
-            loc="lower left",
-            bbox_to_anchor=(0, 1),
-            ncols=3,
-            frameon=False,
-            fontsize=8,
-        )
+    hues = legend(drawing)
+    patches = [Patch(color=hue, label=_label(name[:24])) for name, hue in hues]
+    _legend(axes, len(hues), handles=patches)
 
 
 def _heat(axes: Axes, drawing: Heat) -> None:
@@ -228,15 +217,11 @@ def _edges(axes: Axes, x: Axis, y: Axis) -> None:
             model.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
 
 
-def _legend(axes: Axes, entries: int) -> None:
+def _legend(axes: Axes, entries: int, **more: Any) -> None:
     if entries > 1:
-        axes.legend(
-            loc="lower left",
-            bbox_to_anchor=(0, 1),
-            ncols=min(entries, 3),
-            frameon=False,
-            fontsize=8,
-        )
+        place = {"loc": "lower left", "bbox_to_anchor": (0, 1)}
+        columns = min(entries, 3)
+        axes.legend(**place, ncols=columns, frameon=False, fontsize=8, **more)
 
 
 def _instants(ms: Any) -> list[datetime]:

@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bft.replay.engine.ledger import BOOKS
 from bft.replay.report.chart import (
     COLOURS,
     TIME,
@@ -27,7 +26,6 @@ from bft.replay.report.chart import (
     stamps,
 )
 from bft.replay.report.over_time import (
-    TimeArray,
     held_over_time,
     mean_over_time,
     round_spans,
@@ -53,8 +51,6 @@ MAX_GROUPS = 15
 GROUPS = {"vc": "virtual cluster", "user": "user", "model": "model"}
 # The entry of idle units that no job held.
 UNUSED = "idle, not used"
-# Losses come in single events: fewer parts than of units, so that there is something in each.
-COARSE = 250
 
 
 def charts_of_run(run: RunFiles) -> list[Chart]:
@@ -65,12 +61,10 @@ def charts_of_run(run: RunFiles) -> list[Chart]:
         idle_and_used(run),
         who_held_what(run),
         progress(run),
-        *host_charts({run.folder.name: run.metrics.get("host") or {}}),
+        host_chart({run.folder.name: run.metrics.get("host") or {}}),
         fragment_lengths(histogram, what),
         times(run),
         *(by_group(run, column) for column in GROUPS),
-        losses(run),
-        work_done(run),
     )
     return [chart for chart in charts if chart is not None]
 
@@ -78,10 +72,14 @@ def charts_of_run(run: RunFiles) -> list[Chart]:
 def idle_and_used(run: RunFiles) -> Chart:
     """Idle units over time, and the part of them given to jobs."""
     spans, length = round_spans(run.begin_ns, run.end_ns, SPANS)
-    means = {
-        "idle": mean_in_pools(run, "idle", spans),
-        "given to jobs": used(run, spans),
-    }
+    # A row is about its own pool only.
+    pools = [(ns(pool["time"]), pool) for pool in run.pools()]
+    idle = [
+        mean_over_time(at, pool["idle"].to_numpy(float), spans) for at, pool in pools
+    ]
+    used = [(at, pool["used"].to_numpy(float)) for at, pool in pools]
+    given = mean_over_time(*held_over_time(used, run.held.changes), spans)
+    means = {"idle": np.sum(idle, axis=0), "given to jobs": given}
     metrics = run.metrics
     note = f"On average {metrics['resource_integral_unit_s'] / (metrics['duration_s'] or 1):,.1f} units were idle, at "
     note += f"most {means['idle'].max():,.0f}, and {metrics['used_share'] or 0.0:.1%} of their time was given to jobs"
@@ -296,62 +294,6 @@ def by_group(run: RunFiles, column: str) -> Chart | None:
     return Chart(f"by-{column}", title, note, drawing, table)
 
 
-def work_done(run: RunFiles) -> Chart:
-    """Samples done by each instant, costs deducted."""
-    bins, _ = _bins(run, SPANS)
-    done = np.cumsum(_binned(run, "progress", bins))
-    bound = run.metrics.get("bound")
-    curves = (Curve("done", bins, np.append(0.0, done)),)
-    limits = {} if bound is None else {"bound": float(bound)}
-    drawing = Curves(TIME, Axis("samples"), curves, limits)
-    table = pd.DataFrame({"until": stamps(bins[1:]), "samples done": done.round(0)})
-    note = "All costs are deducted; where they exceed what was done, the line falls."
-    return Chart("work", "Work done", note, drawing, table)
-
-
-def losses(run: RunFiles) -> Chart | None:
-    """Chart the losses by hour to preemptions, rescales and the other books; None where nothing was lost."""
-    bins, length = _bins(run, COARSE)
-    hours = np.diff(bins) / 3.6e6
-    rates = {f"by {b}": _binned(run, f"{b}_cost", bins) / hours for b in BOOKS}
-    lost = {name: rate for name, rate in rates.items() if rate.any()}
-    if not lost:
-        return None
-    note = f"Samples lost, as a rate over {length}: where the machine took nodes back, and where jobs "
-    note += "paid for other sizes."
-    axis = Axis("samples an hour")
-    return over_time("losses", "Losses over time", note, axis, bins, lost)
-
-
-def mean_in_pools(run: RunFiles, column: str, edges: TimeArray) -> FloatArray:
-    """Return the mean of a column of the steps over spans, of all pools together: a row is about its own pool only."""
-    total = np.zeros(len(edges) - 1)
-    for pool in run.pools():
-        total += mean_over_time(ns(pool["time"]), pool[column].to_numpy(float), edges)
-    return total
-
-
-def used(run: RunFiles, edges: TimeArray) -> FloatArray:
-    """Mean units in use over spans, of all pools together."""
-    pools = [(ns(pool["time"]), pool["used"].to_numpy(float)) for pool in run.pools()]
-    return mean_over_time(*held_over_time(pools, run.held.changes), edges)
-
-
-def _bins(run: RunFiles, spans: int) -> tuple[FloatArray, str]:
-    """Return edges of round spans in ms, so that none of the rows lies outside, and their length in words."""
-    edges, length = round_spans(run.begin_ns, run.end_ns, spans)
-    bins: FloatArray = edges / 1e6
-    bins[-1] = np.nextafter(bins[-1], np.inf)
-    return bins, length
-
-
-def _binned(run: RunFiles, column: str, bins: FloatArray) -> FloatArray:
-    """The sum of a column of the steps in each bin."""
-    instants = ns(run.steps["time"]) / 1e6
-    sums: FloatArray = np.histogram(instants, bins, weights=run.steps[column])[0]
-    return sums
-
-
 def done_shares(jobs: pd.DataFrame) -> FloatArray:
     """The part of its work that each job has done; 1 for a job without work."""
     total = jobs["total_work"].to_numpy(dtype=np.float64)
@@ -366,39 +308,33 @@ def _seconds(instants: pd.Series, origin_ns: int, end_ns: int) -> IntArray:
     return seconds
 
 
-def host_charts(hosts: Mapping[str, dict[str, Any]]) -> list[Chart]:
-    """Chart which starts of host jobs wait, and where the node-hours are, by size: of runs, by their field `host`.
+def host_chart(hosts: Mapping[str, dict[str, Any]]) -> Chart | None:
+    """Chart which starts of host jobs wait, by size: of runs, by their field `host`.
 
     None where no run states a return time, or the jobs are not known.
     """
-    shares, hours, rows = {}, {}, []
     found = {name: host for name, host in hosts.items() if host.get("by_size")}
-    for name, host in found.items():
-        table = pd.DataFrame(host["by_size"])
-        kept = (
-            f"{host['reserve']} nodes kept free"
-            if host["reserve"]
-            else "none kept free"
-        )
+    tables = {name: pd.DataFrame(host["by_size"]) for name, host in found.items()}
+    begun = np.any([table["starts"] > 0 for table in tables.values()], axis=0)
+    if not np.any(begun):
+        return None
+    shares = {}
+    for name, table in tables.items():
+        kept = f"{found[name]['reserve'] or 'no'} nodes kept free"
         share = table["delayed"] / table["starts"].clip(lower=1)
-        shares[f"{name}: {kept}"] = share.to_numpy(float)
-        hours[f"{name}: {kept}"] = table["waiting_node_h"].to_numpy(float)
-        rows.append(table.assign(run=name))
-    if not found:
-        return []
+        title = f"{name}: {kept}" if len(found) > 1 else kept
+        shares[title] = share[begun].to_numpy(float)
     columns = {"mean_delay_s": "mean delay, s", "waiting_node_h": "node-hours waiting"}
-    whole = pd.concat(rows, ignore_index=True).rename(columns=columns).round(3)
-    first = next(iter(found.values()))
-    sizes = tuple(f"{row['nodes']} ({row['starts']:,})" for row in first["by_size"])
-    sentence = host_sentence(first)
-    note = f"{sentence[0].upper()}{sentence[1:]}. By the nodes of a start; how many there were stands in brackets."
-    other = "A reserve spares the many small starts; the few large ones hold most of the node-hours."
+    whole = pd.concat(tables, names=["run"]).reset_index("run").round(3)
+    first = next(iter(tables.values()))[begun]
+    pairs = zip(first["nodes"], first["starts"], strict=True)
+    sizes = tuple(f"{nodes} ({starts:,})" for nodes, starts in pairs)
+    sentence = host_sentence(next(iter(found.values())))
+    note = f"{sentence[0].upper()}{sentence[1:]}. By the nodes of a start; how many there were stands in brackets. A "
+    note += "reserve spares the many small starts; the few large ones hold most of the node-hours."
     waits = Bars(sizes, Axis("share of starts that wait", "share"), shares)
-    costs = Bars(sizes, Axis("node-hours waiting"), hours)
-    return [
-        Chart("who-waits", "Which of your own jobs wait", note, waits, whole),
-        Chart("who-waits-hours", "Where their node-hours are", other, costs, whole),
-    ]
+    title, table = "Which of your own jobs wait", whole.rename(columns=columns)
+    return Chart("who-waits", title, note, waits, table)
 
 
 def forecast_chart(

@@ -13,44 +13,24 @@ from bft.models import InputError, read_table
 from bft.replay.options.options import Options
 from bft.replay.report.chart import (
     HOURS,
-    TIME,
     Axis,
     Bars,
     Chart,
-    Curve,
-    Curves,
     Heat,
     cumulative,
     distribution,
     label,
-    stamps,
-    stepped,
 )
-from bft.replay.report.over_time import round_spans
-from bft.replay.report.run_charts import host_charts, mean_in_pools
+from bft.replay.report.run_charts import host_chart
 from bft.replay.results.figures import FIGURES, Figure
 from bft.replay.studies.comparison import Comparison
 
-SPANS = 1000
 # Means of a comparison that are drawn, over all jobs and by their groups.
 MEANS = ("jct_s.mean", "without_units_s.mean")
-# Column of the jobs -> key and title of the chart, and what to mind.
-DISTRIBUTIONS = {
-    "jct_s": (
-        "compared-times",
-        "Completion times by run",
-        "Where a curve ends, so many of the submitted jobs were done.",
-    ),
-    "queueing_s": (
-        "compared-queueing",
-        "Queueing times by run",
-        "From submission to first units. Where a curve ends, so many of the submitted jobs were started.",
-    ),
-}
 
 
 def charts_of_comparison(comparison: Comparison) -> list[Chart]:
-    """The charts of a comparison; of variants with several seeds the units over time are those of the first."""
+    """The charts of a comparison."""
     whole = comparison.whole
     names = tuple(map(label, whole["variant"]))
     outcome = {"outcome": whole["outcome"].to_numpy(np.float64)}
@@ -62,51 +42,28 @@ def charts_of_comparison(comparison: Comparison) -> list[Chart]:
         for variant in comparison.variants
     }
     drawing = Bars(names, Axis("samples"), outcome)
-    charts = [Chart("compared", "Outcome by variant", "", drawing, whole)]
+    charts: list[Chart | None] = [
+        Chart("compared", "Outcome by variant", "", drawing, whole)
+    ]
     if means:
         drawing = Bars(names, HOURS, means)
         charts.append(
             Chart("compared-means", "Mean times by variant", "", drawing, whole)
         )
-    charts.append(_used(comparison))
-    for column, (key, title, note) in DISTRIBUTIONS.items():
-        curves = [
-            cumulative(label(name), jobs[column] / 3600, jobs[column].notna().mean())
-            for name, jobs in comparison.jobs.items()
-            if jobs[column].notna().any()
-        ]
-        if curves:
-            of = "share of all submitted jobs"
-            charts.append(distribution(key, title, note, of, curves))
-    charts += host_charts(hosts)
+    times = {name: jobs["jct_s"] / 3600 for name, jobs in comparison.jobs.items()}
+    curves = [
+        cumulative(label(name), hours, hours.notna().mean())
+        for name, hours in times.items()
+        if hours.notna().any()
+    ]
+    if curves:
+        note = "Where a curve ends, so many of the submitted jobs were done."
+        of, title = "share of all submitted jobs", "Completion times by variant"
+        charts.append(distribution("compared-times", title, note, of, curves))
+    charts.append(host_chart(hosts))
     if comparison.split is not None:
         charts += [_by_group(comparison.frame, path) for path in MEANS]
-    return charts
-
-
-def _used(comparison: Comparison) -> Chart:
-    curves, rows = [], []
-    for variant in comparison.variants:
-        run, name = variant.runs[0], label(variant.label)
-        # Each run over its own window: it ends when its jobs are done.
-        spans, _ = round_spans(run.begin_ns, run.end_ns, SPANS)
-        edges = spans / 1e6
-        means = mean_in_pools(run, "used", spans)
-        curves.append(Curve(name, *stepped(edges, means)))
-        mean = np.average(means, weights=np.diff(edges))
-        rows.append(
-            (name, *stamps(edges[[0, -1]]), mean.round(2), means.max().round(2))
-        )
-    columns = [
-        "run",
-        "from",
-        "to",
-        "mean units",
-        "largest mean over a thousandth of it",
-    ]
-    drawing = Curves(TIME, Axis("units"), tuple(curves))
-    table = pd.DataFrame(rows, columns=columns)
-    return Chart("compared-used", "Units given to jobs, by run", "", drawing, table)
+    return [chart for chart in charts if chart is not None]
 
 
 def _by_group(groups: pd.DataFrame, path: str) -> Chart:
@@ -178,7 +135,7 @@ def varied(table: pd.DataFrame) -> list[str]:
 
 
 def charts_of_sweep(table: pd.DataFrame) -> list[Chart]:
-    """Chart each main figure over the first two varied options, as a heat map; over a single option, as a curve."""
+    """Chart each main figure over the first two varied options, as a heat map."""
     axes = varied(table)[:2]
     return [
         _chart(table, figure, axes)
@@ -264,31 +221,24 @@ def _chart(table: pd.DataFrame, figure: Figure, options: list[str]) -> Chart:
         note += " Means over what else varies; the table has their range."
     key = f"sweep-{figure.path.replace('.', '-').lower()}"
     value = Axis(unit or figure.title, "share" if unit == "share" else "number")
-    x = Axis(TITLES.get(options[0], options[0]))
-    first = found[options[0]]
-    is_line = len(options) == 1 and pd.api.types.is_numeric_dtype(first)
-    if is_line and not any(_unlimited(options[0], each) for each in first):
-        curve = Curve(title, first.to_numpy(float), found["mean"].to_numpy(float))
-        return Chart(key, title, note, Curves(x, value, (curve,)), found.round(4))
     note += " The stronger a colour, the better."
-    across, down = _values(found, options[0]), [""]
-    y, rows = Axis(""), pd.Series("", found.index)
-    if len(options) > 1:
-        down = _values(found, options[1])
-        y, rows = Axis(TITLES.get(options[1], options[1])), found[options[1]]
+    table = found.round(4)
+    x, y = ([*options, " "])[:2]
+    found[" "] = " "  # of a single option the only row
+    across, down = _values(found, x), _values(found, y)
     cells = np.full((len(down), len(across)), np.nan)
-    for row, column, mean in zip(rows, first, found["mean"], strict=True):
+    for row, column, mean in zip(found[y], found[x], found["mean"], strict=True):
         cells[down.index(row), across.index(column)] = mean
     heat = Heat(
-        x,
-        y,
+        Axis(TITLES.get(x, x)),
+        Axis(TITLES.get(y, y)),
         value,
-        tuple(_value(options[0], each) for each in across),
-        tuple(_value(options[-1], each) for each in down),
+        tuple(_value(x, each) for each in across),
+        tuple(_value(y, each) for each in down),
         cells,
         not figure.more,
     )
-    return Chart(key, title, note, heat, found.round(4))
+    return Chart(key, title, note, heat, table)
 
 
 def _values(found: pd.DataFrame, option: str) -> list[Any]:

@@ -234,8 +234,8 @@ def short_window(outcome: Outcome, tfwd_s: float) -> str | None:
     factor = 1 + cost_s / tfwd_s
     return (
         f"-Tfwd {tfwd_s:g} is shorter than growing costs (Tcup, {cost_s:.3g} s in the median): a job grows only where "
-        f"that makes it {factor:.2g} times as fast; a window of several times Tcup, such as -Tfwd {10 * cost_s:.0f}, "
-        "mostly finishes jobs sooner (docs/objectives.md)"
+        f"that makes it {factor:.2g} times as fast; which window finishes jobs sooner differs by jobs and machine, and "
+        f"a sweep such as -Tfwd {tfwd_s:g},{cost_s:.0f},{10 * cost_s:.0f} tells (docs/objectives.md)"
     )
 
 

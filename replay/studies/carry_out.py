@@ -206,9 +206,9 @@ def _pool(count: int) -> Iterator[Submit]:
             raise
 
 
-def given(executor: Executor, name: str) -> Workers:
+def given(executor: Executor) -> Workers:
     """An executor that the caller starts and ends."""
-    return Workers(lambda: nullcontext(executor.submit), None, name)
+    return Workers(lambda: nullcontext(executor.submit), None, type(executor).__name__)
 
 
 def _here(function: Callable[[Task], Done], task: Task) -> Future[Done]:

@@ -174,42 +174,32 @@ class Difference:
         if self.value > MAX_SHARE:
             change = f"{three_digits(1 + self.value)} times {change}"
         elif abs(self.value) >= NONE_SHARE:
-            change = (
-                f"{abs(100 * self.value):.1f} % {'more' if self.value > 0 else 'less'}"
+            more = "more" if self.value > 0 else "less"
+            time = "" if is_outcome else " time"
+            change, link = (
+                f"{abs(self.value):.1%} {more}{time}".replace("%", " %"),
+                "than",
             )
-            change, link = change if is_outcome else f"{change} time", "than"
-        if is_outcome:
-            head = f"{ours} yields {change} {link} {theirs}"
-        else:
+        head = f"{ours} yields {change} {link} {theirs}"
+        if not is_outcome:
             head = f"the {self.jobs:,} jobs that both finish take {change} under {ours} {link} under {theirs}"
-        return f"{head}; {self._of_days()}{self._of_seeds()}"
+        parts = [head, self._spread(self.days, self.count_days, "days", MIN_DAYS)]
+        if self.count_seeds > 1:
+            parts.append(self._spread(self.seeds, self.count_seeds, "seeds", MIN_SEEDS))
+        return "; ".join(parts)
 
-    def _of_days(self) -> str:
-        if self.days is not None:
-            return (
-                f"the {self.days.pairs} days' 95 % interval is {self._range(self.days)}"
-            )
-        if self.count_days >= MIN_DAYS:
-            return f"on too few of the {self.count_days} days there was anything for an interval"
-        days = f"{self.count_days} day{'s are' if self.count_days != 1 else ' is'}"
-        return f"{days} too few for an interval (at least {MIN_DAYS})"
-
-    def _of_seeds(self) -> str:
-        if self.seeds is not None:
-            return f", that of {self.seeds.pairs} seeds {self._range(self.seeds)}"
-        if self.count_seeds <= 1:
-            return ""
-        return f"; {self.count_seeds} seeds are too few for one (at least {MIN_SEEDS})"
-
-    def _range(self, found: Interval) -> str:
-        value = self.value or 0.0
+    def _spread(self, found: Interval | None, count: int, what: str, least: int) -> str:
+        """An interval over days or seeds in words."""
+        if found is None:
+            return f"too few of the {count} {what} have anything for an interval (at least {least})"
+        value, ends = self.value or 0.0, (found.low, found.high)
         if value > MAX_SHARE:
-            ends = (three_digits(1 + end) for end in (found.low, found.high))
-            return f"{' to '.join(ends)} times"
-        sign = -100 if value < 0 else 100
-        low, high = sorted((sign * found.low, sign * found.high))
-        unclear = ", which includes none" if low < 0 < high else ""
-        return f"{low:.1f} to {high:.1f} %{unclear}"
+            told = f"{' to '.join(three_digits(1 + end) for end in ends)} times"
+        else:
+            low, high = sorted(100 * end * (-1 if value < 0 else 1) for end in ends)
+            unclear = ", which includes none" if low < 0 < high else ""
+            told = f"{low:.1f} to {high:.1f} %{unclear}"
+        return f"the {found.pairs} {what}' 95 % interval is {told}"
 
 
 @dataclass(frozen=True)
@@ -407,8 +397,6 @@ def _of_times(variant: Variant, base: Variant) -> Difference:
 
 # What a comparison is broken down by, and the column of the jobs that states it.
 SPLITS = {"vc": "vc", "user": "user", "model": "model", "size": "units_asked"}
-# With more sizes than this, sizes are grouped by powers of two.
-MAX_SIZES = 8
 NONE = "(none)"
 
 
@@ -439,26 +427,19 @@ def split_of(text: str) -> tuple[str, list[int]]:
 def _groups(column: pd.Series, bounds: list[int]) -> pd.Series:
     """The group of each job by a column, as a category in order; sizes are put into classes up to bounds."""
     known = column[column.notna() & (column != "")]
-    if bounds or (column.name == "units_asked" and known.nunique() > MAX_SIZES):
-        top = int(known.max())
-        powers = [2**power for power in range((top - 1).bit_length() + 1)]
+    if column.name == "units_asked" and len(known):
+        powers = [2**power for power in range((int(known.max()) - 1).bit_length() + 1)]
         edges = bounds or powers
         lows = [1, *(edge + 1 for edge in edges)]
-        names = [
-            f"{low}-{high}" if low < high else str(low)
-            for low, high in zip(lows, edges, strict=False)
-        ]
-        classes = np.searchsorted(edges, known)
-        whole = [*names, f"over {edges[-1]}"]
-        named = [whole[number] for number in classes]
-        order = [name for name in whole if name in set(named)]
+        pairs = zip(lows, edges, strict=False)
+        names = [f"{low}-{high}" if low < high else str(low) for low, high in pairs]
+        order = [*names, f"over {edges[-1]}"]
+        groups = pd.cut(known, [0, *edges, np.inf], labels=order).astype(object)
     else:
-        named = known.map(str).tolist()
+        groups = known.map(str)
         order = [str(value) for value in sorted(known.unique())]
-    groups = pd.Series(named, known.index, dtype=object)
-    return pd.Series(
-        pd.Categorical(groups.reindex(column.index).fillna(NONE), [*order, NONE])
-    )
+    filled = groups.reindex(column.index).fillna(NONE)
+    return pd.Series(pd.Categorical(filled, [*order, NONE]))
 
 
 def by_group(variants: Sequence[Variant], split: str) -> pd.DataFrame:
@@ -563,31 +544,21 @@ def compared(
             hint="give several values: --policy milp,pollux",
         )
     files = Files()
-    keys = {point.index: key_of(point.options, files) for point in plan.points}
+    keys = [key_of(point.options, files) for point in plan.points]
     account = carry_out(
-        study,
-        plan,
-        list(keys.values()),
-        workers,
-        whole=True,
-        again=again,
-        onlooker=onlooker,
+        study, plan, keys, workers, whole=True, again=again, onlooker=onlooker
     )
     made = []
     for label, points in groups.items():
-        done = [
-            keys[point.index] for point in points if study.summary(keys[point.index])
-        ]
+        mine = [keys[point.index] for point in points]
+        done = [study.run(key) for key in mine if study.summary(key)]
         if done:
-            runs = tuple(RunFiles.read(study.run(key)) for key in done)
+            runs = tuple(map(RunFiles.read, done))
             made.append(Variant(label, runs))
     if len(made) < 2:
-        errors = "; ".join(
-            f"{label}: {error}" for label, error in account.failures.items()
-        )
-        raise InputError(
-            f"only {len(made)} of {len(groups)} variants could be replayed: {errors}"
-        )
+        failed = [f"{label}: {error}" for label, error in account.failures.items()]
+        what = f"only {len(made)} of {len(groups)} variants could be replayed: "
+        raise InputError(what + "; ".join(failed))
     return Comparison(
         tuple(made), account.failures, account.notes, account.degraded, split
     )

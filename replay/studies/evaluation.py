@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import json
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -30,11 +31,11 @@ import pandas as pd
 from bft.models import InputError
 from bft.models.atomic_files import drafted
 from bft.models.tables import trusting_pickles
-from bft.replay.inputs.files import Files, input_digests
+from bft.replay.inputs.files import Files
 from bft.replay.inputs.jobs import jobs_of
 from bft.replay.inputs.notes import Watcher
 from bft.replay.inputs.trace import traces
-from bft.replay.logs.ingest import IngestOptions, ingested
+from bft.replay.logs.ingest import IngestOptions, Progress, ingested
 from bft.replay.options.options import FIELDS, Options, defaults
 from bft.replay.options.worth import PRICES, WORLD
 from bft.replay.results.host import (
@@ -46,9 +47,9 @@ from bft.replay.results.host import (
 )
 from bft.replay.results.metrics import mean
 from bft.replay.results.outcome_tables import read_returns
-from bft.replay.results.run_directory import RETURNS, SUMMARY, plain
+from bft.replay.results.run_directory import is_run, plain, read_summary
 from bft.replay.run import execute, versions
-from bft.replay.studies.study import read_json, write_whole
+from bft.replay.studies.study import key_of, key_of_run, read_json, write_whole
 from bft.replay.trace.host_jobs import file_beside
 from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.trace_files import write_trace
@@ -215,6 +216,21 @@ class _Teller(Watcher):
             self._told.add(text)
             self.onlooker.note(text)
 
+    def reading(self, files: Sequence[str]) -> Progress:
+        """What tells how far the reading of files is, by their bytes."""
+        sizes = {name: Path(name).stat().st_size for name in files}
+        before = 0
+
+        @contextmanager
+        def progress(name: str) -> Iterator[Callable[[int], None]]:
+            nonlocal before
+            yield lambda count: self.onlooker.share(
+                (before + count) / sum(sizes.values())
+            )
+            before += sizes.get(name, 0)
+
+        return progress
+
     def stage(self, name: str, start_ns: int, end_ns: int) -> None:
         """A replay of the window [start_ns, end_ns] begins."""
         self._start, self._span = start_ns, max(end_ns - start_ns, 1)
@@ -251,27 +267,24 @@ def _ingest(
         "versions": versions(),
     }
     made = read_json(folder / MADE) or {}
-    output = _outputs(target, reader)
+    output = _digests(target, reader)
     done = (made.get("asked"), made.get("output")) == (asked, output)
     options = {**_of_logs(logs), "-o": target, "--force": True}
     teller.onlooker.begin("logs", _typed(["ingest", form, *files], options), done=done)
     if not done:
-        found = ingested(form, files, logs)
+        found = ingested(form, files, logs, progress=teller.reading(read))
         write_trace(found.trace, target)
-        made = {"asked": asked, "output": _outputs(target, reader)}
+        made = {"asked": asked, "output": _digests(target, reader)}
         made["warnings"] = found.account.warnings()
         write_whole(folder / MADE, json.dumps(made, indent=1) + "\n")
     for warning in made["warnings"]:
         teller.note(warning)
 
 
-def _outputs(target: Path, reader: Files) -> list[str | None]:
-    """SHA-256 of a trace and of the file beside it; None where there is none."""
-    there = (target, file_beside(target))
-    return [
-        reader.digest(str(path)) if path is not None and path.exists() else None
-        for path in there
-    ]
+def _digests(trace: Path, reader: Files) -> list[str]:
+    """SHA-256 of a trace and of the host jobs beside it, as far as they are there."""
+    both = (trace, file_beside(trace) or trace)
+    return [reader.digest(str(path)) for path in both if path.exists()]
 
 
 def _replay(
@@ -282,11 +295,12 @@ def _replay(
     target = _run(folder, reserve)
     asked = _of_replay(options, "node_trace", *WORLD, *SETTING, "reserve")
     command = _typed(["replay"], {**asked, "--out": target, "--force": True})
-    summary = _replayed(options, target, reader)
-    name = f"replay, {reserve} kept free"
-    teller.onlooker.begin(name, command, done=summary is not None)
-    if summary is None:
+    summary = read_summary(target) if is_run(target) else None
+    done = summary is not None and key_of_run(summary) == key_of(options, reader)
+    if summary is None or not done or summary["metrics"]["interrupted"]:
+        teller.onlooker.begin(f"replay, {reserve} kept free", command)
         return execute(options, target, force=True, watcher=teller, files=reader)
+    teller.onlooker.begin(f"replay, {reserve} kept free", command, done=True)
     for note in summary["notes"]:
         teller.note(note)
     return summary
@@ -295,22 +309,6 @@ def _replay(
 def _run(folder: Path, reserve: int) -> Path:
     """The run directory of a reserve."""
     return folder / f"reserve-{reserve}"
-
-
-def _replayed(options: Options, target: Path, reader: Files) -> dict[str, Any] | None:
-    """The summary of this very replay; None where it is not there."""
-    summary = read_json(target / SUMMARY)
-    if summary is None or not (target / RETURNS).exists():
-        return None
-    digests = input_digests(options, reader)
-    no_paths = dict.fromkeys(digests)  # the same files may lie elsewhere
-    same = (
-        {**summary["options"], **no_paths} == plain({**options.flat(), **no_paths})
-        and summary["inputs"]["digests_sha256"] == digests
-        and summary["versions"] == versions()
-        and not summary["metrics"]["interrupted"]
-    )
-    return summary if same else None
 
 
 def _typed(words: Sequence[str], options: Mapping[str, Any]) -> str:

@@ -22,9 +22,6 @@ from bft.replay.results.run_directory import SUMMARY, plain
 from bft.replay.run import versions
 from bft.replay.trace.host_jobs import digest
 
-# More points than this are a typing error in a range.
-MAX_POINTS = 100_000
-
 
 @dataclass(frozen=True, slots=True)
 class Point:
@@ -108,13 +105,6 @@ class Plan:
             if twice is not None:
                 raise InputError(f"{_flag(name)}: {twice} is given twice")
         named = dict(variants or {"": {}})
-        count = len(named)
-        for values in axes.values():
-            count *= len(values)
-        if count > MAX_POINTS:
-            raise InputError(
-                f"the plan has {count:,} points; expected at most {MAX_POINTS:,}"
-            )
         return cls(tuple(_points(options or {}, axes, named)))
 
     @property
@@ -123,34 +113,6 @@ class Plan:
         return tuple(
             dict.fromkeys(name for point in self.points for name in point.varied)
         )
-
-    def document(self, keys: Sequence[str]) -> dict[str, Any]:
-        """The plan for JSON, with the key of each point's configuration."""
-        listed = [
-            {
-                "index": point.index,
-                "key": key,
-                "varied": point.varied,
-                "options": point.options.flat(),
-            }
-            for point, key in zip(self.points, keys, strict=True)
-        ]
-        return {"points": plain(listed), "varied": list(self.varied)}
-
-    @classmethod
-    def from_document(cls, content: Mapping[str, Any]) -> Plan:
-        """The plan from its JSON document."""
-        return cls(tuple(map(_from_document, itertools.count(), content["points"])))
-
-
-def _from_document(index: int, content: Mapping[str, Any]) -> Point:
-    options = Options(**content["options"])
-    values = options.flat()
-    varied = {
-        name: values.get(name, str(value) if name == VARIANT else value)
-        for name, value in content["varied"].items()
-    }
-    return Point(index, options, varied)
 
 
 def _points(
@@ -192,19 +154,14 @@ def _merged(*stated: Mapping[str, Any]) -> dict[str, Any]:
 def _absolute(options: Options) -> Options:
     """Return options with absolute paths: a worker may run in another folder."""
     given = options.flat()
-    paths = {
-        name: _absolute_path(given[name])
-        for name in INPUTS
-        if given[name] is not None
-        and not (name == "cluster" and not Path(given[name]).is_file())
-    }
-    return Options(**{**given, **paths})
-
-
-def _absolute_path(path: str | tuple[str, ...]) -> str | tuple[str, ...]:
-    if isinstance(path, tuple):
-        return tuple(str(Path(each).absolute()) for each in path)
-    return str(Path(path).absolute())
+    for name in INPUTS:
+        value = given[name]
+        if isinstance(value, tuple):
+            given[name] = tuple(str(Path(each).absolute()) for each in value)
+        # A cluster may be a size, such as 8x8.
+        elif value is not None and (name != "cluster" or Path(value).is_file()):
+            given[name] = str(Path(value).absolute())
+    return Options(**given)
 
 
 def _flag(name: str) -> str:
@@ -216,11 +173,20 @@ def key_of(options: Options, files: Files) -> str:
 
     The location of the inputs does not matter.
     """
-    digests = input_digests(options, files)
-    stated = {
-        name: value for name, value in options.flat().items() if name not in digests
-    }
-    content = {"options": plain(stated), "inputs": digests, "versions": versions()}
+    return _key(options.flat(), input_digests(options, files), versions())
+
+
+def key_of_run(summary: Mapping[str, Any]) -> str:
+    """The key of the replay that a summary is of."""
+    digests = summary["inputs"]["digests_sha256"]
+    return _key(summary["options"], digests, summary["versions"])
+
+
+def _key(
+    options: Mapping[str, Any], digests: Mapping[str, Any], of: Mapping[str, Any]
+) -> str:
+    stated = {name: value for name, value in options.items() if name not in digests}
+    content = {"options": plain(stated), "inputs": digests, "versions": of}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -291,10 +257,20 @@ class Study:
         """
         files = Files()
         keys = [key_of(point.options, files) for point in plan.points]
+        points = [
+            {
+                "index": point.index,
+                "key": key,
+                "varied": point.varied,
+                "options": point.options.flat(),
+            }
+            for point, key in zip(plan.points, keys, strict=True)
+        ]
         content = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
-            **plan.document(keys),
+            "points": plain(points),
+            "varied": list(plan.varied),
         }
         write_whole(
             self.folder / PLAN, json.dumps(content, indent=1, sort_keys=True) + "\n"
@@ -315,8 +291,14 @@ class Study:
                 "no plan of a sweep; it is made of options to vary, as in `bft-replay sweep -Tfwd 10,30,60`",
                 file=self.folder / PLAN,
             )
-        keys = [str(each["key"]) for each in content["points"]]
-        return Plan.from_document(content), keys
+        points, keys = [], []
+        for each in content["points"]:
+            options = Options(**each["options"])
+            values = {**each["varied"], **options.flat()}  # JSON has lists for tuples
+            varied = {name: values[name] for name in each["varied"]}
+            points.append(Point(each["index"], options, varied))
+            keys.append(str(each["key"]))
+        return Plan(tuple(points)), keys
 
     def frame(self, plan: Plan, keys: Sequence[str]) -> pd.DataFrame:
         """Results of the plan's points: `index`, `key`, `status` (done, failed, missing), `error`, options, metrics.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Executor
-from pathlib import Path
 
 import pandas as pd
 
@@ -13,55 +11,6 @@ from bft.models.checks import did_you_mean
 from bft.replay.options.naming import VARIANT
 from bft.replay.options.options import FIELDS
 from bft.replay.results.figures import FIGURES
-from bft.replay.studies.carry_out import carry_out, given, local
-from bft.replay.studies.study import Plan, Study
-
-
-def sweep(
-    plan: Plan,
-    study: str | Path = "sweep-study",
-    executor: Executor | None = None,
-    *,
-    workers: int | None = None,
-    whole: bool = False,
-) -> pd.DataFrame:
-    """Replay the points of a plan that are not done yet.
-
-    Parameters
-    ----------
-    plan
-        The points: `Plan.of(options, grid, variants)`.
-    study
-        Folder of the runs.
-    executor
-        Workers: anything with the protocol of `concurrent.futures.Executor` whose workers see `study`.
-    workers
-        Without an executor: number of processes on this machine, by default one per processor; 0 means this process.
-    whole
-        Keep whole run directories, not only their summaries.
-
-    Returns
-    -------
-    DataFrame
-        One row per point: `index`, `key`, `status` (done, failed, missing), `error`, every option, every metric.
-        results.parquet in `study` has the same content, and the same bytes on any workers.
-
-    Examples
-    --------
-    >>> from tempfile import TemporaryDirectory
-    >>> plan = Plan.of({"policy": "fifo", "dedicated": False}, {"checkpoint_interval_s": [0, 600]})
-    >>> with TemporaryDirectory() as folder:
-    ...     frame = sweep(plan, folder, workers=0)
-    >>> frame["status"].tolist()
-    ['done', 'done']
-    """
-    place = Study(Path(study))
-    keys = place.write_plan(plan)
-    who = (
-        local(workers) if executor is None else given(executor, type(executor).__name__)
-    )
-    carry_out(place, plan, keys, who, whole=whole)
-    return place.collect(plan, keys)
 
 
 def best(

@@ -168,7 +168,6 @@ def test_every_chart_has_its_numbers_as_a_table_and_a_place_in_the_page(
         "progress",
         "times",
         "by-user",
-        "work",
     } <= {chart.key for chart in charts}
     for chart in charts:
         assert len(chart.table)
@@ -273,14 +272,6 @@ def test_units_in_use_between_decisions_are_those_held(
     )
 
 
-def test_work_done_ends_at_the_outcome(hostile: Path) -> None:
-    metrics = json.loads((hostile / "summary.json").read_text())["metrics"]
-    chart = next(chart for chart in charts_of([hostile]) if chart.key == "work")
-    assert chart.table["samples done"].iloc[-1] == pytest.approx(
-        metrics["outcome"], rel=1e-5
-    )
-
-
 @given(st.lists(st.floats(0.01, 1e6), min_size=1, max_size=40))
 def test_bins_of_lengths_hold_every_fragment(lengths: list[float]) -> None:
     seconds = np.array(lengths)
@@ -339,7 +330,7 @@ def test_several_runs_are_compared(hostile: Path, tmp_path: Path) -> None:
     assert [chart.key for chart in charts[:3]] == [
         "compared",
         "compared-means",
-        "compared-used",
+        "compared-times",
     ]
     outcomes = [
         json.loads((folder / "summary.json").read_text())["metrics"]["outcome"]

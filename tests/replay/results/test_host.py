@@ -121,7 +121,7 @@ def test_of_a_trace_alone_figures_are_of_instants_and_at_least(
     assert not of_starts & host.keys()
     assert host["waiting_share_of_host"] is None
     assert "your own jobs would have waited at least 0 node-hours more (60 s for" in out
-    price = f"at most {host['break_even_price']:,.1f} node-hours of training for each"
+    price = f"at most {host['break_even_price']:,.1f} node-hours of training for each node-hour that they wait"
     assert price in out
     instants = f"at {host['delayed']} of {host['instants']} instants at which nodes"
     assert f"{instants} leave some job waits, up to 60.0 s" in out

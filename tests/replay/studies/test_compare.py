@@ -342,8 +342,6 @@ def test_a_comparison_is_drawn(
             "",
             "-means",
             "-times",
-            "-queueing",
-            "-used",
             "-jct-by-model",
             "-without-by-model",
         )
@@ -390,7 +388,7 @@ def test_seeds_are_one_variant_and_have_an_interval(
     found = document(capsys, *args)
     assert [row["seeds"] for row in found["variants"]] == [5, 5]
     assert found["differences"][0]["seeds"]["pairs"] == 5
-    assert "that of 5 seeds" in found["sentences"][0]
+    assert "the 5 seeds' 95 % interval is" in found["sentences"][0]
 
 
 def test_files_of_every_kind(

@@ -249,6 +249,13 @@ def test_rigid_jobs_that_ask_for_more_than_is_idle_are_said_before_the_table(
     first = capsys.readouterr().out.splitlines()[0]
     assert first.startswith("fifo: 3 of 8 jobs run on 3 units (Jreq) or not at all")
     assert f"no more than {usual} are idle" in first
+    # What it says to type lets no job ask for more than that.
+    cap = f"--cap-units {usual}"
+    assert f"{cap} lets no job ask for more" in first
+    assert run([*files, "--policy", "fifo", *cap.split(), "--out", "capped"]) == 0
+    asked = pd.read_parquet("capped/jobs.parquet")["units_asked"]
+    assert asked.max() == usual
+    capsys.readouterr()
     # Nothing is said where requests fit, or no policy is rigid.
     assert run(["compare", "a", "b"]) == 0
     assert "Jreq" not in capsys.readouterr().out

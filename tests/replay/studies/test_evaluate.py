@@ -116,7 +116,7 @@ SAID = (
     "If a node takes 120 s to come back, 960 of 1,200 starts of your own jobs wait (80%): 96 s on average over all, "
     "120 s at most. Together they wait 32 node-hours, 2.00% of their own node-hours, 1,168 in a year.",
     "28,032 node-hours in a year, where a node-hour that your own jobs wait counts as 1 of training; 11,096 in money, "
-    "less the energy. Training pays as long as it counts as less than 20.",
+    "less the energy. Training pays as long as such a node-hour counts as less than 20.",
     "14.6 MWh in a year more than if these nodes had stayed idle, which cost 2,920; 5.8 t of CO2.",
     "Keep no node free for your own jobs (--preset best --reserve 0): of 0, 1, 4 and 16 that leaves most. With 4 nodes "
     "free 0% of the starts wait instead of 80%, which costs 40.0% of the training.",

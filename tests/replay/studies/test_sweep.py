@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from hypothesis import strategies as st
 from packages import planted
 from processes import AMPLE_S, SCRIPT, end_process, result_of, signalled
 
+import bft
 from bft.datasets import load_bundled
 from bft.models import Curve, InputError, Job, JobTable, write_jobs
 from bft.replay import Options
@@ -32,7 +34,7 @@ from bft.replay.cli.main import run
 from bft.replay.inputs.files import Files
 from bft.replay.studies.carry_out import DIED, Task, Workers, local, run_tasks
 from bft.replay.studies.study import Plan, Study, key_of
-from bft.replay.studies.sweeping import best, sweep
+from bft.replay.studies.sweeping import best
 from bft.replay.trace.trace_files import select_nodes, trace_from_frame, write_trace
 
 HERE = ["--workers", "0"]
@@ -266,8 +268,10 @@ def test_a_folder_without_a_plan_is_named(
 )
 def test_a_plan_survives_its_document(stated: dict[str, Any]) -> None:
     plan = Plan.of(stated, {"min_interval_s": [0, 60]})
-    keys = [key_of(point.options, Files()) for point in plan.points]
-    back = Plan.from_document(json.loads(json.dumps(plan.document(keys))))
+    with TemporaryDirectory() as folder:
+        keys = Study(Path(folder)).write_plan(plan)
+        back, kept = Study(Path(folder)).read_plan()
+    assert kept == keys
     assert [point.options for point in back.points] == [
         point.options for point in plan.points
     ]
@@ -474,17 +478,17 @@ def _gone(pid: int) -> None:
 
 
 def test_any_executor_will_do(files: list[str]) -> None:
-    options = {
-        "node_trace": "trace.parquet",
+    options: dict[str, Any] = {
+        "trace": "trace.parquet",
         "jobs": "jobs.parquet",
         "backend": "exact",
         "dedicated": False,
     }
-    plan = Plan.of(options, {"tfwd_s": [30, 600]})
+    options["grid"] = {"tfwd": [30, 600]}
     with ThreadPoolExecutor(1) as pool:
         assert isinstance(pool, Executor)
-        first = sweep(plan, "threads", pool)
-    assert first.equals(sweep(plan, "here", workers=0))
+        first = bft.sweep(**options, study="threads", executor=pool)
+    assert first.equals(bft.sweep(**options, study="here", workers=0))
     assert local(3).at_once == 3
 
 
