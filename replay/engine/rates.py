@@ -161,7 +161,8 @@ class Rates(StoredState):
         if interval:
             last = running.begun_ns + (now - running.begun_ns) // interval * interval
         if last >= running.rated_ns:
-            saved, since = running.progress, now - max(last, running.stalled_until)
+            saved = running.progress
+            since = now - max(last, running.stalled_until)
             if since > 0:
                 saved -= running.rate * (since / SECOND_NS)
             if saved > running.saved:

@@ -32,7 +32,8 @@ class EqualShare:
     def decide(self, state: State) -> Decision:
         """Give each job an equal share of the idle units, within its limits."""
         low, high = state.jobs.least, state.jobs.most
-        counts, left = np.zeros(len(high), dtype=np.int64), state.idle
+        left = state.idle
+        counts = np.zeros(len(high), dtype=np.int64)
         share = left // max(len(high), 1)
         sized = set(state.jobs.sized)
         if share:
