@@ -73,7 +73,7 @@ class Evolution:
 
     def on(self, event: Event) -> Orders:
         """Score a member that has finished, and submit a child of one of the best."""
-        if event.kind != "finish":
+        if event.type != "finish":
             return NOTHING
         score = self._scores.pop(event.job.name, None)
         if score is None:  # of the first generation

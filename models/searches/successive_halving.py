@@ -61,10 +61,10 @@ class SuccessiveHalving:
 
     def on(self, event: Event) -> Orders:
         """Score the trial of an event; cancel it when it is not among the best."""
-        if event.kind == "start":
+        if event.type == "start":
             return NOTHING
         score = self._score(event)
-        if event.kind == "finish":
+        if event.type == "finish":
             return Orders(score=score)
         seen = self._scores.setdefault(event.rung, [])
         seen.append(score)
@@ -78,7 +78,7 @@ class SuccessiveHalving:
         part = event.progress / event.job.pmax
         error = (
             self.noise * (1 - part) * errors[event.rung - 1]
-            if event.kind == "rung"
+            if event.type == "rung"
             else 0.0
         )
         return float(quality * part**LEARNING + error)

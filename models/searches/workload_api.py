@@ -19,7 +19,7 @@ class Event:
 
     Parameters
     ----------
-    kind
+    type
         `start`: it has got units for the first time. `rung`: its progress has reached one of its rungs. `finish`: it
         has done all its work.
     job
@@ -38,11 +38,11 @@ class Event:
     >>> from bft.models import Curve
     >>> curve = Curve([0, 4], [0, 40])
     >>> job = Job("a", 0, 1, 4, 3000.0, 5.0, 5.0, curve, curve)
-    >>> Event("rung", job, 60 * 10**9, 1000.0, rung=1).kind
+    >>> Event("rung", job, 60 * 10**9, 1000.0, rung=1).type
     'rung'
     """
 
-    kind: Literal["start", "rung", "finish"]
+    type: Literal["start", "rung", "finish"]
     job: Job
     time_ns: int
     progress: float

@@ -328,13 +328,18 @@ class Replay:
             )
         before = []
         if found:
-            changed = (change.running for change in found)
-            before = [(running, running.rate) for running in changed if running.units]
+            before = [
+                (change.running, change.running.rate)
+                for change in found
+                if change.running.units
+            ]
             self._move(found)
         if self._profiled:
             self._ask_rates()
         self._conserve()
-        rise = math.fsum([running.rate - earlier for running, earlier in before])
+        rise = 0.0
+        if before:
+            rise = math.fsum([running.rate - earlier for running, earlier in before])
         self.ledger.decided(now, self._activity(), rise, decision.solution)
         if self._driver is not None:
             self._obey(self._driver, now + 1)

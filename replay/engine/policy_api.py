@@ -368,8 +368,10 @@ class Decision:
     kinds: tuple[str | None, ...] = ()
 
     def __post_init__(self) -> None:
-        forms = (self.counts, self.placement, self.transfers)
-        if sum(form is not None for form in forms) != 1:
+        missing = (
+            (self.counts is None) + (self.placement is None) + (self.transfers is None)
+        )
+        if missing != 2:
             raise TypeError("Decision: expected one of counts, placement, transfers")
 
     @classmethod

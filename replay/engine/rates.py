@@ -161,9 +161,12 @@ class Rates(StoredState):
         if interval:
             last = running.begun_ns + (now - running.begun_ns) // interval * interval
         if last >= running.rated_ns:
-            since = max(0, now - max(last, running.stalled_until))
-            saved = running.progress - running.rate * (since / SECOND_NS)
-            running.saved = max(running.saved, saved)
+            saved = running.progress
+            since = now - max(last, running.stalled_until)
+            if since > 0:
+                saved -= running.rate * (since / SECOND_NS)
+            if saved > running.saved:
+                running.saved = saved
 
     def set_rate(self, running: Running, ended: Ending = "rate") -> None:
         """Set rate and finish time of a settled job from the units that it holds; `ended`: why what it did ends."""

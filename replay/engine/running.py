@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import fsum
 from operator import attrgetter
@@ -144,10 +144,8 @@ class Running:
             whole = math.ceil(nanoseconds)
         return begin + whole if whole > 0 else begin
 
-    def view(self, now: int, at: Mapping[int, int], *, clairvoyant: bool) -> JobView:
-        """The policy's view at an instant; `at` gives the position in play of each job that shares units."""
-        if not self.units and self.waiting_view is not None:
-            return self.waiting_view
+    def view(self, now: int, at: Callable[[int], int], *, clairvoyant: bool) -> JobView:
+        """The policy's view at an instant; `at` gives the position in play of a job by that in the table."""
         record, units = self.record, len(self.units)
         seconds = (now - self.settled_ns) / SECOND_NS if units else 0.0
         seen = JobView(
@@ -155,7 +153,7 @@ class Running:
             units,
             record.unit_seconds + units * seconds,
             tuple(self.units),
-            tuple((at[index], shared) for index, shared in self.partners.items()),
+            tuple([(at(index), shared) for index, shared in self.partners.items()]),
             record.run_seconds + seconds,
             record.starts,
             record.rescales - record.stops,
@@ -315,6 +313,10 @@ class InPlay:
         """Number of jobs in play admitted before this one."""
         return bisect_left(self._turns, running.turn)
 
+    def at(self, index: int) -> int:
+        """Position of a job by that in the table."""
+        return self.position(self._by_index[index])
+
     def of(self, indices: Iterable[int]) -> list[Running]:
         """The jobs in play among these distinct positions of the table, in order of admission."""
         found = [self._by_index[index] for index in indices if index in self._by_index]
@@ -465,11 +467,7 @@ class Window(Jobs):
     def _see(self, running: Running) -> JobView:
         seen = running.waiting_view or self._seen.get(running.index)
         if seen is None:
-            at = {
-                one.index: self._in_play.position(one)
-                for one in self._in_play.of(running.partners)
-            }
             seen = self._seen[running.index] = running.view(
-                self._now, at, clairvoyant=self._clairvoyant
+                self._now, self._in_play.at, clairvoyant=self._clairvoyant
             )
         return seen

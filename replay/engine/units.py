@@ -34,20 +34,20 @@ class FreeList:
     def __init__(self, free: Iterable[int] = (), units_per_node: int = 1) -> None:
         self._per = units_per_node
         self._free = bytearray()  # by unit, whether it is free
-        self._room = array("i")  # by node, how many are
         # By number of free units: nodes, ascending, where a unit is a node with the event since which it is idle.
         self._nodes = [array("q") for _ in range(units_per_node + 1)]
         self._given_back = 0
+        self._count = 0
         for place, unit in enumerate(free):
             self.add(unit, place)
 
     def __len__(self) -> int:
-        return self._free.count(True)
+        return self._count
 
     def copy(self) -> FreeList:
         """Return an independent copy, to hand units out tentatively."""
         other = FreeList((), self._per)
-        other._free, other._room = self._free[:], self._room[:]
+        other._free, other._count = self._free[:], self._count
         other._nodes = [nodes[:] for nodes in self._nodes]
         return other
 
@@ -63,35 +63,40 @@ class FreeList:
 
     def add(self, unit: int, since: int = 0) -> None:
         """A unit becomes free that has been idle since event number `since`."""
-        node = unit // self._per
-        if node >= len(self._room):
-            more = node + 1 - len(self._room)
-            self._free.extend(bytes(more * self._per))
-            self._room.extend([0] * more)
-        room, key = self._room[node], node
-        if self._per == 1:
-            key = since << _NODE_BITS | node
-        elif room:
-            nodes = self._nodes[room]
-            del nodes[bisect_left(nodes, key)]
-        insort(self._nodes[room + 1], key)
-        self._room[node] = room + 1
+        per = self._per
+        if unit >= len(self._free):
+            self._free.extend(bytes((unit // per + 1) * per - len(self._free)))
+        if per == 1:
+            insort(self._nodes[1], since << _NODE_BITS | unit)
+        else:
+            self._change_room(unit // per, 1)
         self._free[unit] = True
+        self._count += 1
 
     def discard(self, unit: int, since: int = 0) -> None:
         """A unit that has been idle since event number `since` is not free any more, if it was."""
         if unit >= len(self._free) or not self._free[unit]:
             return
-        node = unit // self._per
-        room, key = self._room[node], node
         if self._per == 1:
-            key = since << _NODE_BITS | node
-        elif room > 1:
-            insort(self._nodes[room - 1], key)
-        nodes = self._nodes[room]
-        del nodes[bisect_left(nodes, key)]
-        self._room[node] = room - 1
+            nodes = self._nodes[1]
+            del nodes[bisect_left(nodes, since << _NODE_BITS | unit)]
+        else:
+            self._change_room(unit // self._per, -1)
         self._free[unit] = False
+        self._count -= 1
+
+    def _change_room(self, node: int, more: int) -> None:
+        """A node of several units has this many more free ones than `_free` says."""
+        room = self._room(node)
+        if room:
+            nodes = self._nodes[room]
+            del nodes[bisect_left(nodes, node)]
+        if room + more:
+            insort(self._nodes[room + more], node)
+
+    def _room(self, node: int) -> int:
+        """How many units of a node are free."""
+        return self._free.count(True, node * self._per, (node + 1) * self._per)
 
     def give_back(self, units: Iterable[int]) -> None:
         """Units become free again; where a unit is a node, they are handed out before others, the last one first."""
@@ -128,10 +133,9 @@ class FreeList:
         taken = nodes
         if self._per > 1:
             taken = [unit for node in nodes for unit in self._units_of(node)]
-        for node in nodes:
-            self._room[node] = 0
         for unit in taken:
             self._free[unit] = False
+        self._count -= len(taken)
         return (*taken, *self._taken(last)) if last else tuple(taken)
 
     def _taken(self, nodes: Iterable[tuple[int, int]]) -> tuple[int, ...]:
@@ -147,7 +151,7 @@ class FreeList:
     def _scattered(self, units: int, near: Iterable[int]) -> list[tuple[int, int]]:
         """Choose numbers of units on as few nodes as possible: those of `near`, the emptiest, the rest by best fit."""
         own = Counter(unit // self._per for unit in near)
-        room = {node: self._room[node] for node in own if node < len(self._room)}
+        room = {node: self._room(node) for node in own}
         with_room = [node for node in room if room[node]]
         with_room.sort(key=lambda node: (-own[node], -room[node], node))
         chosen = []

@@ -32,25 +32,27 @@ class EqualShare:
     def decide(self, state: State) -> Decision:
         """Give each job an equal share of the idle units, within its limits."""
         low, high = state.jobs.least, state.jobs.most
-        share = state.idle // max(len(high), 1)
-        counts = np.zeros_like(high)
+        left = state.idle
+        counts = np.zeros(len(high), dtype=np.int64)
+        share = left // max(len(high), 1)
+        sized = set(state.jobs.sized)
         if share:
             counts = np.minimum(share, high) * (low <= share)
-        sized = set(state.jobs.sized)
-        for position in sized:
-            counts[position] = state.jobs[position].job.at_most(int(counts[position]))
-        left = state.idle - int(counts.sum())
+            for position in sized:
+                job = state.jobs[position].job
+                counts[position] = job.at_most(int(counts[position]))
+            left -= int(counts.sum())
         first = 0
         while left and first < len(counts):  # mostly those in front take it all
             some = slice(first, first + 2 * left)
             mine, top, least = counts[some], high[some], low[some]
             # Those who can have their maximum, in one step: nobody is skipped while each maximum fits.
-            until = np.cumsum(top - mine)
-            filled = int(np.searchsorted(until, left, side="right"))
+            until = (top - mine).cumsum()
+            filled = int(until.searchsorted(left, side="right"))
             left -= int(until[filled - 1]) if filled else 0
             mine[:filled] = top[:filled]
-            able = np.flatnonzero((mine < top) & (mine + left >= least))
-            for position in map(int, able):
+            able = ((mine < top) & (mine + left >= least)).nonzero()[0]
+            for position in able.tolist():
                 if not left:
                     break
                 count = int(mine[position])

@@ -284,14 +284,14 @@ class Refused:
     def __init__(self) -> None:
         self._least: dict[Hashable, int] = {}
 
-    def note(self, units: int, *kinds: Hashable) -> None:
-        """Record that this many units were not available to jobs of these kinds.
+    def note(self, units: int, *groups: Hashable) -> None:
+        """Record that this many units were not available to jobs of these groups.
 
-        Jobs that may be spread are of kind True: what is not available to them is not to those of kind False either.
+        Jobs that may be spread are of group True: what is not available to them is not to those of group False either.
         """
-        for kind in kinds:
-            self._least[kind] = min(units, self._least.get(kind, units))
+        for group in groups:
+            self._least[group] = min(units, self._least.get(group, units))
 
-    def surely(self, units: int, kind: Hashable) -> bool:
-        """Whether this many units are known to be unavailable to a job of a kind."""
-        return units >= self._least.get(kind, math.inf)
+    def surely(self, units: int, group: Hashable) -> bool:
+        """Whether this many units are known to be unavailable to a job of a group."""
+        return units >= self._least.get(group, math.inf)

@@ -250,11 +250,8 @@ def mean_units(record: JobRecord, start_ns: int, end_ns: int) -> float:
 
 def _fragments(outcome: Outcome) -> dict[str, Any]:
     """Return how long nodes stay idle, and how much of that a start-up leaves; the window cuts fragments."""
-    pieces = fragments(outcome.trace)
-    spans = np.minimum(pieces.end_ns, outcome.end_ns) - np.maximum(
-        pieces.start_ns, outcome.start_ns
-    )
-    seconds = spans[spans > 0] / SECOND_NS
+    window = outcome.start_ns, outcome.end_ns
+    seconds = fragments(outcome.trace).within(*window).seconds
     return {
         "fragments": length_histogram(seconds),
         "share_outliving_startup": {

@@ -58,7 +58,7 @@ from bft.replay.results.run_directory import (
 )
 from bft.replay.results.search import scores_frame
 from bft.replay.trace.node_trace import SECOND_NS, TimeArray, consecutive
-from bft.replay.trace.trace_statistics import fragments
+from bft.replay.trace.trace_statistics import Fragments, fragments
 
 
 def _whole(instants: Sequence[int | None] | TimeArray) -> pd.Series:
@@ -294,32 +294,26 @@ def _idle(outcome: Outcome) -> Intervals:
     """Return when single units were idle within the window, on the nodes that filled the places of the log."""
     trace = outcome.trace
     returns = {} if outcome.host is None else outcome.host.returns
-    pieces = fragments(trace)
     # What turns idle later has leaves that the replay did not see, so that it would hide what was idle before.
-    within = pieces.start_ns < outcome.end_ns
-    slot = pieces.node[within].astype(np.int64)
-    start, end = pieces.start_ns[within], pieces.end_ns[within]
+    idle = fragments(trace).within(trace.start, outcome.end_ns)
     if len(returns.get("node", ())):
-        slot, start, end = _of_nodes((slot, start, end), returns)
-    start, end = (
-        np.maximum(start, outcome.start_ns),
-        np.minimum(end, outcome.end_ns),
-    )
-    slot, start, end = (column[start < end] for column in (slot, start, end))
+        idle = _of_nodes(idle, returns)
+    idle = idle.within(outcome.start_ns, outcome.end_ns)
     per = 1 if trace.by_unit else trace.units_per_node
-    units = consecutive(slot * per, np.full(len(slot), per))
-    return units, np.repeat(start, per), np.repeat(end, per)
+    first = idle.node.astype(np.int64) * per
+    units = consecutive(first, np.full(len(first), per))
+    return units, np.repeat(idle.start_ns, per), np.repeat(idle.end_ns, per)
 
 
-def _of_nodes(places: Intervals, returns: Mapping[str, NDArray[np.int64]]) -> Intervals:
+def _of_nodes(places: Fragments, returns: Mapping[str, NDArray[np.int64]]) -> Fragments:
     """Return when nodes were idle, where they exchanged places: a place joins on the node that it left with before.
 
     `returns` has a row for each leave: time_ns, place, node.
     """
-    place, start, end = places
+    joins = zip(places.start_ns.tolist(), places.node.tolist(), strict=True)
     node_of: dict[int, int] = {}  # the node that fills a busy place
     events = sorted([
-        *((at, 0, where, -1) for where, at in zip(place.tolist(), start.tolist(), strict=True)),
+        *((at, 0, where, -1) for at, where in joins),
         *((at, 1, where, node) for at, where, node in
           zip(*(returns[name].tolist() for name in ("time_ns", "place", "node")), strict=True)),
     ])  # fmt: skip
@@ -331,10 +325,11 @@ def _of_nodes(places: Intervals, returns: Mapping[str, NDArray[np.int64]]) -> In
             found.append((node, begun.pop(node), at))
         else:
             begun[node_of.get(where, where)] = at
-    final = int(end.max(initial=0))
+    final = int(places.end_ns.max(initial=0))
     found += [(node, at, final) for node, at in begun.items()]
-    columns = np.array(found, dtype=np.int64).reshape(-1, 3).T
-    return columns[0], columns[1], columns[2]
+    node, start, end = np.array(found, dtype=np.int64).reshape(-1, 3).T
+    whole = np.zeros(len(node), dtype=bool)
+    return Fragments(node.astype(np.int32), start, end, whole)
 
 
 def _without(idle: Intervals, held: Intervals) -> Intervals:

@@ -65,10 +65,8 @@ def cut(trace: NodeTrace, start: int | None, end: int | None) -> NodeTrace:
     if start < trace.start or end > trace.end:
         known = f"the trace was observed from {iso(trace.start)} to {iso(trace.end)}"
         raise trace.error(f"{window} reaches beyond the trace", known)
-    idle, jobs = fragments(trace), trace.host_jobs
-    begins, ends = np.maximum(idle.start_ns, start), np.minimum(idle.end_ns, end)
-    some = begins < ends
-    events = fragment_events(idle.node[some], begins[some], ends[some], end)
+    idle, jobs = fragments(trace).within(start, end), trace.host_jobs
+    events = fragment_events(idle.node, idle.start_ns, idle.end_ns, end)
     if jobs is not None:
         jobs = jobs.take(np.flatnonzero((jobs.known <= end) & (jobs.end > start)))
     return replace(

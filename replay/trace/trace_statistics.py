@@ -67,6 +67,14 @@ class Fragments:
         """Their lengths in seconds."""
         return (self.end_ns - self.start_ns) / SECOND_NS
 
+    def within(self, start_ns: int, end_ns: int) -> Fragments:
+        """Return what of them lies between two instants (UTC ns); fragments of which nothing does are left out."""
+        start = np.maximum(self.start_ns, start_ns)
+        end = np.minimum(self.end_ns, end_ns)
+        some = start < end
+        cut = self.censored | (start > self.start_ns) | (end < self.end_ns)
+        return Fragments(self.node[some], start[some], end[some], cut[some])
+
 
 def fragments(trace: NodeTrace) -> Fragments:
     """The idle fragments of a trace, in order of node and time.

@@ -28,7 +28,7 @@ class FirstWins:
 
     def on(self, event):
         others = [name for name in event.jobs if name != event.job.name]
-        return Orders(cancel=others if event.kind == "finish" else ())
+        return Orders(cancel=others if event.type == "finish" else ())
 '''
 
 

@@ -38,7 +38,7 @@ def trial(
 
 @dataclass
 class Scripted:
-    """Answers by kind of event and name of job; remembers the events that it received."""
+    """Answers by type of event and name of job; remembers the events that it received."""
 
     marks: tuple[float, ...] = ()
     script: dict[tuple[str, str], Orders] = field(default_factory=dict)
@@ -52,9 +52,9 @@ class Scripted:
 
     def on(self, event: Event) -> Orders:
         self.heard.append(
-            (event.kind, event.job.name, event.time_ns, event.progress, event.rung)
+            (event.type, event.job.name, event.time_ns, event.progress, event.rung)
         )
-        return self.script.get((event.kind, event.job.name), Orders())
+        return self.script.get((event.type, event.job.name), Orders())
 
 
 def of(outcome: Outcome) -> tuple[object, ...]:
