@@ -166,30 +166,6 @@ def test_the_artifacts_half_load_to_the_second(
     assert np.mean(jct_s) == pytest.approx(average_s, abs=1e-6)
 
 
-def test_tiresias_of_the_artifact_lets_the_long_wait_their_turn() -> None:
-    """One node of 4 units: after 100 unit-seconds `long` is behind the newcomer, which alone needs all units."""
-    jobs = JobTable(
-        (
-            job("long", [0.0] * 3 + [1.0], jmin=4, pmax=300.0),
-            job("new", [1.0] * 4, jmin=4, tsub_s=30),
-        )
-    )
-    policy = TiresiasPollux(limits=(100.0,))
-    long, new = (
-        Replay(
-            always_idle(1, 0, 10**4 * SECOND_NS, units_per_node=4),
-            jobs,
-            policy,
-            Rules(),
-        )
-        .run()
-        .records
-    )
-    assert new.start_ns == 60 * SECOND_NS  # the first round after it came
-    assert (long.stops, long.starts) == (1, 2)
-    assert long.start_ns == 0
-
-
 # --- remaining work predicted from the loss ---------------------------------------------------------------------------
 
 
