@@ -330,6 +330,8 @@ def plain(found: Any) -> Any:
     """A found value as TOML can state it, which knows no null."""
     if found is None:
         return math.nan
+    if isinstance(found, dict):
+        return {key: plain(each) for key, each in found.items()}
     return [plain(each) for each in found] if isinstance(found, list) else found
 
 
@@ -380,16 +382,19 @@ def policy_of(case: Case, xi: Interference | None) -> Policy:
     return kind.factory(**run, **constants)
 
 
+def rules_of(case: Case) -> dict[str, Any]:
+    return {
+        name: tuple(map(tuple, of)) if isinstance(of, list) else of
+        for name, of in case.get("rules", {}).items()
+    }
+
+
 def made(case: Case) -> Replay:
     trace = (
         traced(case["trace"], case.get("per", 1))
         if "trace" in case
         else cluster(*map(int, case["cluster"].split("x")))
     )
-    rules = {
-        name: tuple(map(tuple, of)) if isinstance(of, list) else of
-        for name, of in case.get("rules", {}).items()
-    }
     xi = None
     if "xi" in case:
         rows = [row.split() for row in case["xi"].split(",")]
@@ -404,9 +409,8 @@ def made(case: Case) -> Replay:
         xi = between(table, columns, **stated)
     jobs, _ = parsed(case)
     policy = policy_of(case, xi)
-    return Replay(
-        trace, JobTable(tuple(jobs)), policy, Rules(**{"max_jobs": 0, **rules}), xi
-    )
+    rules = Rules(**{"max_jobs": 0, **rules_of(case)})
+    return Replay(trace, JobTable(tuple(jobs)), policy, rules, xi)
 
 
 def decided(outcome: Outcome) -> pd.DataFrame:
@@ -451,12 +455,11 @@ def check(case: Case) -> None:
             found = [second(of) for of in found] if name.endswith("_ns") else found
             assert plain(found) == close(expected), name
     if "summary" in case:
-        dedicated = [
-            replay(
-                trace, parsed(case)[0], policy_of(case, None), **case.get("rules", {})
-            )
-            for trace in dedicated_traces(outcome)
-        ]
+        dedicated = []
+        if "U" in case["summary"]:
+            for trace in dedicated_traces(outcome):
+                again = (parsed(case)[0], policy_of(case, None))
+                dedicated.append(replay(trace, *again, **rules_of(case)))
         figures = summarise(outcome, dedicated)
         for name, expected in case["summary"].items():
             assert plain(flat(figures, name)) == close(expected), name
