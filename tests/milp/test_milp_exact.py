@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from drawing import examples
 from hypothesis import given
-from hypothesis import strategies as st
 from strategies import magnitude, problems, value_tables, worth, worth_of
 
 from bft.milp import (
@@ -20,7 +19,6 @@ from bft.milp import (
     keep,
     solve,
 )
-from bft.milp.tables import tables_of
 
 NEVER = -np.inf
 
@@ -112,14 +110,6 @@ def test_under_stall_the_window_is_shorter(
     assert table(what, held, units, "stall") == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("cost_model", ["bftrainer", "stall"])
-def test_making_a_table_leaves_the_job_as_it_is(cost_model: str) -> None:
-    one = job(jmin=3, weight=2.0)
-    problem = Problem(6, 10.0, (one,), (4,), cost_model)  # type: ignore[arg-type]
-    first = value_tables(problem)[0].tolist()
-    assert value_tables(problem)[0].tolist() == first
-
-
 @given(problems(max_jobs=4, max_units=12))
 def test_tables_are_the_formula_at_every_count(problem: Problem) -> None:
     for one, held, table in zip(
@@ -177,104 +167,6 @@ def test_exact_reaches_the_optimum_of_full_enumeration(problem: Problem) -> None
         0.0,
         "",
     )
-
-
-def plain_optimum(problem: Problem) -> float:
-    """The best value, by a dynamic programme over units in plain Python."""
-    best = [0.0] * (problem.units + 1)
-    for one, held in zip(problem.jobs, problem.current, strict=True):
-        choices = [
-            (n, worth(one, held, n, problem.tfwd, problem.cost_model))
-            for n in range(problem.units + 1)
-        ]
-        allowed = [(n, value) for n, value in choices if value is not None]
-        best = [
-            max(best[u - n] + value for n, value in allowed if n <= u)
-            for u in range(problem.units + 1)
-        ]
-    return best[-1]
-
-
-def medium(seed: int, jobs: int, units: int) -> Problem:
-    """Jobs that ask for three times the available units, most of which are held already."""
-    random = np.random.default_rng(seed)
-    current = random.multinomial(int(units * 0.8), np.full(jobs + 1, 1 / (jobs + 1)))[
-        :jobs
-    ]
-    made = []
-    for index in range(jobs):
-        ns = np.concatenate(
-            [[0.0], np.cumsum(random.integers(1, 20, size=7) / random.choice([1, 4]))]
-        )
-        os = np.concatenate([[0.0], np.cumsum(random.random(7) * np.diff(ns) * 100)])
-        jmin = int(random.integers(1, 40))
-        jmax = jmin + int(random.integers(0, units // 3))
-        tcup, tcdw = random.random(2) * random.choice([5.0, 100.0])
-        made.append(
-            Job(
-                f"j{index}",
-                jmin,
-                jmax,
-                ns,
-                os,
-                tcup,
-                tcdw,
-                float(random.choice([1.0, 0.5])),
-            )
-        )
-    model = ("bftrainer", "stall")[seed % 2]
-    return Problem(units, 120.0, tuple(made), tuple(int(c) for c in current), model)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_exact_agrees_with_a_plain_dynamic_programme_at_medium_size(seed: int) -> None:
-    problem = medium(seed, 12, 300)
-    solution = solve(problem, backend="exact")
-    assert worth_of(problem, solution.counts) == pytest.approx(
-        plain_optimum(problem), rel=1e-12
-    )
-    assert sum(solution.counts) > 0
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_exact_agrees_with_a_plain_dynamic_programme_when_jobs_cannot_use_all_units(
-    seed: int,
-) -> None:
-    roomy = medium(seed, 3, 400)
-    assert sum(one.jmax for one in roomy.jobs) < 1200
-    tight = replace(
-        roomy, units=max(sum(roomy.current), sum(one.jmax for one in roomy.jobs) - 7)
-    )
-    for problem in (roomy, tight):
-        reached = worth_of(problem, solve(problem, backend="exact").counts)
-        assert reached == pytest.approx(plain_optimum(problem), rel=1e-12)
-
-
-@given(problems(max_jobs=5, max_units=20))
-def test_no_answer_is_worth_less_than_keeping(problem: Problem) -> None:
-    solution = solve(problem, backend="exact")
-    assert solution.objective >= tables_of(problem).value(
-        keep(problem)
-    ) - 1e-12 * magnitude(problem)
-
-
-@given(problems(max_jobs=5, max_units=20), st.integers(1, 5))
-def test_more_units_are_never_worth_less(problem: Problem, more: int) -> None:
-    here = solve(problem, backend="exact").objective
-    there = solve(
-        replace(problem, units=problem.units + more), backend="exact"
-    ).objective
-    assert there >= here - 1e-12 * magnitude(problem)
-
-
-@given(problems(max_jobs=5, max_units=20))
-def test_the_order_of_jobs_does_not_change_the_optimum(problem: Problem) -> None:
-    turned = replace(problem, jobs=problem.jobs[::-1], current=problem.current[::-1])
-    here, there = (
-        solve(problem, backend="exact").objective,
-        solve(turned, backend="exact").objective,
-    )
-    assert here == pytest.approx(there, rel=1e-12, abs=1e-12 * magnitude(problem))
 
 
 @given(problems(max_jobs=6, max_units=30))
@@ -354,106 +246,7 @@ def test_a_tie_is_kept_only_if_no_other_job_can_use_the_units() -> None:
     assert (solution.counts[2], solution.objective) == (2, 10 * (6 * 10 + 22))
 
 
-@st.composite
-def tying_problems(draw: st.DrawFn) -> Problem:
-    """Small whole numbers throughout, so that ties abound and every sum is exact."""
-    units = draw(st.integers(1, 8))
-    left, jobs, current = units, [], []
-    for index in range(draw(st.integers(1, 4))):
-        slopes = draw(st.lists(st.integers(0, 2), min_size=1, max_size=5))
-        os = list(itertools.accumulate(slopes, initial=0))
-        jmin, span = draw(st.integers(0, 3)), draw(st.integers(0, 5))
-        times = st.sampled_from([0.0, 0.0, 1.0, 16.0, 64.0])
-        one = Job(
-            f"j{index}",
-            jmin,
-            max(1, jmin + span),
-            np.arange(len(os), dtype=float),
-            np.array(os, dtype=float),
-            draw(times),
-            draw(times),
-            draw(st.sampled_from([0.0, 1.0, 2.0])),
-        )
-        held = draw(st.integers(0, left))
-        left -= held
-        jobs.append(one)
-        current.append(held)
-    return Problem(
-        units,
-        64.0,
-        tuple(jobs),
-        tuple(current),
-        draw(st.sampled_from(["bftrainer", "stall"])),
-    )
-
-
-@examples(400)
-@given(tying_problems())
-def test_no_job_moves_if_keeping_everything_is_best(problem: Problem) -> None:
-    solution = solve(problem, backend="exact")
-    if worth_of(problem, problem.current) == solution.objective:
-        assert solution.counts == problem.current
-
-
-@examples(400)
-@given(tying_problems())
-def test_no_job_moves_or_takes_more_without_gain(problem: Problem) -> None:
-    solution = solve(problem, backend="exact")
-    for index, (held, given_units) in enumerate(
-        zip(problem.current, solution.counts, strict=True)
-    ):
-        if given_units == held:
-            continue
-        for other in {held, *range(given_units)}:
-            counts = (*solution.counts[:index], other, *solution.counts[index + 1 :])
-            value = worth_of(problem, counts)
-            assert value is None or value < solution.objective
-
-
 # --- nothing to give, nobody to give to ---------------------------------------------------------------------------
-
-
-def test_without_jobs_the_answer_is_empty() -> None:
-    solution = solve(Problem(5, 10.0, (), ()), backend="exact")
-    assert (solution.status, solution.counts, solution.objective) == (
-        "optimal",
-        (),
-        0.0,
-    )
-
-
-def test_without_units_everybody_gets_nothing() -> None:
-    solution = solve(
-        Problem(0, 10.0, (job("a"), job("b", jmin=3)), (0, 0)), backend="exact"
-    )
-    assert (solution.status, solution.counts, solution.objective) == (
-        "optimal",
-        (0, 0),
-        0.0,
-    )
-
-
-def test_a_job_whose_jmin_exceeds_the_units_gets_nothing() -> None:
-    solution = solve(
-        Problem(3, 10.0, (job("a", jmin=4), job("b")), (0, 0)), backend="exact"
-    )
-    assert (solution.counts, solution.objective) == ((0, 3), 250.0)
-
-
-def test_a_job_left_below_its_jmin_releases_its_units() -> None:
-    # Two units of a's were taken back: it cannot run on the one left, and there are no more.
-    solution = solve(
-        Problem(2, 10.0, (job("a", jmin=3), job("b")), (1, 1)), backend="exact"
-    )
-    assert (solution.counts, solution.objective) == ((0, 2), 180.0)
-
-
-def test_a_loss_that_cannot_be_avoided_is_taken() -> None:
-    # It holds 6 of at most 4, so that it must shrink, and shrinking costs more than the window yields.
-    solution = solve(
-        Problem(6, 10.0, (job("a", jmax=4, tcdw=100.0),), (6,)), backend="exact"
-    )
-    assert (solution.counts, solution.objective) == ((4,), 300.0 - 6000.0)
 
 
 # --- what is refused ----------------------------------------------------------------------------------------------

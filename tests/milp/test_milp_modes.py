@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -33,13 +33,6 @@ from bft.milp.formulations.modes import (
 )
 from bft.milp.jobs import FloatArray
 from bft.milp.tables import tables_of
-
-
-@pytest.fixture(scope="module")
-def process() -> Iterator[SolverProcess]:
-    mine = SolverProcess()
-    yield mine
-    mine.close()
 
 
 def intervals(jmin: int, held: int, most: int) -> list[tuple[int, int]]:
@@ -263,12 +256,6 @@ def test_the_model_allows_only_what_the_problem_allows_and_values_it_alike(
         ) - 1e-12 * magnitude(problem)
 
 
-def test_without_jobs_the_model_is_empty() -> None:
-    formulated = build(Problem(5, 10.0, (), ()))
-    assert (formulated.model.objective, formulated.model.rows) == ([], [])
-    assert formulated.decode(np.array([])) == ()
-
-
 def test_decoding_forgives_the_solver_its_rounding() -> None:
     problem = Problem(
         8,
@@ -291,11 +278,6 @@ def test_objectives_are_scaled_by_a_power_of_two_to_ordinary_size(
     scale = power_of_two_scale([largest / 3, -largest])
     assert np.frexp(scale)[0] == 0.5
     assert 2.0**19 <= largest * scale <= 2.0**21
-
-
-@pytest.mark.parametrize("nothing", [[], [0.0], [0.0, -0.0]])
-def test_nothing_to_scale_is_not_scaled(nothing: list[float]) -> None:
-    assert power_of_two_scale(nothing) == 1.0
 
 
 # --- CBC ----------------------------------------------------------------------------------------------------------
@@ -488,54 +470,6 @@ def test_cbc_finds_the_exact_optimum_on_curves_that_are_not_concave(
         assert_cbc_is_exact(Problem(units, 40.0, jobs, current, cost_model), process)  # type: ignore[arg-type]
 
 
-def test_a_rescale_that_can_never_pay_does_not_blind_cbc_to_the_rest(
-    process: SolverProcess,
-) -> None:
-    random = np.random.default_rng(0)
-    for _ in range(60):
-        jobs = []
-        for index in range(4):
-            ns = np.concatenate([[0.0], np.cumsum(random.integers(1, 8, 5))])
-            os = np.concatenate([[0.0], np.cumsum(random.random(5) * np.diff(ns))])
-            jobs.append(
-                Job(f"j{index}", 1, 30, ns, os, 18.0, 1e12 if index == 0 else 12.0)
-            )
-        problem = Problem(30, 120.0, tuple(jobs), (5, 0, 9, 0))
-        exact, cbc = (
-            solve(problem, backend="exact"),
-            solve(problem, backend="cbc", ties="solver", process=process),
-        )
-        assert (cbc.status, cbc.objective) == (
-            "optimal",
-            pytest.approx(exact.objective, rel=1e-6),
-        )
-
-
-def test_cbc_solves_a_problem_without_jobs(process: SolverProcess) -> None:
-    solution = solve(
-        Problem(5, 10.0, (), ()), backend="cbc", ties="solver", process=process
-    )
-    assert (solution.status, solution.counts, solution.objective) == (
-        "optimal",
-        (),
-        0.0,
-    )
-
-
-def test_cbc_solves_a_problem_without_units(process: SolverProcess) -> None:
-    solution = solve(
-        Problem(0, 10.0, (shaped("a", "flat"), shaped("b", "flat")), (0, 0)),
-        backend="cbc",
-        ties="solver",
-        process=process,
-    )
-    assert (solution.status, solution.counts, solution.objective) == (
-        "optimal",
-        (0, 0),
-        0.0,
-    )
-
-
 # --- limits -------------------------------------------------------------------------------------------------------
 
 
@@ -618,20 +552,6 @@ def test_an_answer_within_the_gap_has_a_bound_that_holds(
     assert_fair_under_limits(problem, process, gap=gap)
 
 
-def test_more_threads_find_the_same_optimum(process: SolverProcess) -> None:
-    problem = Problem(
-        37,
-        40.0,
-        tuple(shaped(f"j{i}", "convex", weight=1 + 0.1 * i) for i in range(6)),
-        (0,) * 6,
-    )
-    solution = solve(problem, backend="cbc", ties="solver", process=process, threads=2)
-    assert (solution.status, solution.objective) == (
-        "optimal",
-        pytest.approx(solve(problem).objective, rel=1e-6),
-    )
-
-
 @pytest.mark.parametrize(
     "time_limit",
     [
@@ -653,14 +573,6 @@ def test_a_generous_time_limit_is_no_limit(time_limit: float) -> None:
         "optimal",
         pytest.approx(solve(problem).objective),
     )
-
-
-@given(problems(max_jobs=3, max_units=8))
-def test_models_of_equal_problems_are_equal(problem: Problem) -> None:
-    again = replace(
-        problem, jobs=tuple(replace(job, ns=job.ns.copy()) for job in problem.jobs)
-    )
-    assert build(problem).model == build(again).model
 
 
 def test_a_table_entry_has_the_value_of_the_formula_at_the_kinks() -> None:

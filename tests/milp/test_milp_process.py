@@ -11,6 +11,7 @@ import textwrap
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -317,30 +318,32 @@ def executable(folder: Path, body: str) -> str:
     return str(path)
 
 
-def test_a_worker_that_ends_at_its_start_is_a_fallback(
-    process: SolverProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("body", "note"),
+    [
+        ("exit 3", "did not start (exit code 3)"),
+        ("exec sleep 600", "did not start (signal 9)"),  # it never reports
+        (None, "did not start"),  # no interpreter
+    ],
+)
+def test_a_worker_that_does_not_start_is_a_fallback(
+    process: SolverProcess,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    body: str | None,
+    note: str,
 ) -> None:
-    monkeypatch.setattr(sys, "executable", executable(tmp_path, "exit 3"))
+    program = executable(tmp_path, body) if body else str(tmp_path / "nowhere")
+    monkeypatch.setattr(sys, "executable", program)
+    if body != "exit 3":
+        monkeypatch.setattr(process_module, "START_S", 0.2)
     solution = ask(process)
-    assert (solution.status, solution.backend, solution.counts) == (
-        "fallback",
-        "exact",
-        (3, 2),
-    )
-    assert "did not start (exit code 3)" in solution.note
+    assert (solution.status, solution.backend) == ("fallback", "exact")
+    assert solution.counts == (3, 2)
+    assert note in solution.note
     assert process.pid is None
     monkeypatch.undo()
     assert ask(process).status == "optimal"
-
-
-def test_a_worker_that_never_reports_is_given_up(
-    process: SolverProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(sys, "executable", executable(tmp_path, "exec sleep 600"))
-    monkeypatch.setattr(process_module, "START_S", 0.2)
-    solution = ask(process)
-    assert (solution.status, solution.counts) == ("fallback", (3, 2))
-    assert "did not start (signal 9)" in solution.note
 
 
 def test_what_a_solver_needs_is_loaded_before_its_time_counts(
@@ -349,15 +352,6 @@ def test_what_a_solver_needs_is_loaded_before_its_time_counts(
     # On a busy machine loading takes longer than a short limit and its grace.
     process._started("cbc")
     assert "cbc" in Path(f"/proc/{pid_of(process)}/maps").read_text().lower()
-
-
-def test_a_worker_without_an_interpreter_is_a_fallback(
-    process: SolverProcess, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "nowhere"))
-    solution = ask(process)
-    assert (solution.status, solution.counts) == ("fallback", (3, 2))
-    assert "did not start" in solution.note
 
 
 # --- growing and leaking ------------------------------------------------------------------------------------------
@@ -455,138 +449,126 @@ def test_failed_starts_leak_no_descriptor(
 
 # b takes 2 at least.
 STRICT = Problem(5, 120.0, (job("a"), job("b", jmin=2)), (1, 2))
+SMALL, NEVER = (
+    replace(
+        PROBLEM,
+        jobs=tuple(replace(one, os=one.os * factor) for one in PROBLEM.jobs),
+        current=current,
+    )
+    for factor, current in ((1e-12, (1, 2)), (-1.0, (0, 0)))
+)
 
 
+def point(problem: Problem, counts: tuple[int, ...]) -> np.ndarray:
+    """The best point of the model that decodes to `counts`; if there is none, one that only keeps the bounds."""
+    formulated = build(problem)
+    model = formulated.model
+    axes = [range(int(upper) + 1) for upper in model.upper]
+    points = [np.array(x, dtype=float) for x in itertools.product(*axes)]
+    fitting = [x for x in points if formulated.decode(x) == counts]
+
+    def worth(x: np.ndarray) -> tuple[bool, float]:
+        totals = [
+            (x[i] @ np.array(c), sense, right) for i, c, sense, right in model.rows
+        ]
+        obeys = all(
+            np.isclose(total, right) if sense == "=" else total <= right + 1e-9
+            for total, sense, right in totals
+        )
+        return obeys, float(x @ np.array(model.objective))
+
+    return max(fitting, key=worth)
+
+
+@dataclass
 class Liar:
-    """A stand-in for a solver process, with given answers."""
+    """A stand-in for a solver process: it has a point, and claims what that is worth times a factor, and a bound."""
 
-    def __init__(self, lie: Callable[[LinearModel], LinearAnswer]) -> None:
-        self.lie = lie
+    counts: tuple[int, ...] | None = (3, 2)
+    status: str = "optimal"
+    factor: float = 1.0
+    bound: float | None = None
+    garble: Callable[[np.ndarray], np.ndarray] = lambda x: x
+    problem: Problem = field(default=PROBLEM)
 
     def solve(self, model: LinearModel, backend: str, limits: Limits) -> LinearAnswer:
-        return self.lie(model)
+        if self.counts is None:
+            return LinearAnswer(self.status, None, np.nan, np.nan)
+        x = point(self.problem, self.counts)
+        garbled = self.garble(x)
+        whole = garbled if len(garbled) == len(x) else x
+        value = float(np.array(model.objective) @ np.nan_to_num(whole, posinf=1.0))
+        bound = value if self.bound is None else self.bound
+        return LinearAnswer(self.status, garbled, value * self.factor, bound)
 
 
-def hear(
-    problem: Problem, lie: Callable[[LinearModel], LinearAnswer], **options: Any
-) -> Solution:
+def hear(liar: Liar, **options: Any) -> Solution:
     """What becomes of a lie when the solver's own answer counts."""
     return solve(
-        problem, backend="cbc", process=Liar(lie), **({"ties": "solver"} | options)
+        liar.problem, backend="cbc", process=liar, **({"ties": "solver"} | options)
     )  # type: ignore[arg-type]
 
 
-def some_x(problem: Problem, counts: tuple[int, ...]) -> np.ndarray:
-    """Whole numbers within the bounds of the model's variables that decode to `counts`, whatever its rows say."""
-    formulated = build(problem)
-    axes = [range(int(upper) + 1) for upper in formulated.model.upper]
-    return next(
-        x
-        for point in itertools.product(*axes)
-        if formulated.decode(x := np.array(point, dtype=float)) == counts
-    )
+# Worth what it claims, but not in whole units.
+HALF = {"garble": lambda x: 0.6 * x + 0.4 * point(PROBLEM, (1, 4))}
+FALSE: dict[str, tuple[dict[str, Any], str]] = {
+    "too many units": ({"counts": (4, 4)}, "8 units given, 5 idle"),
+    "below Jmin": ({"counts": (0, 1), "problem": STRICT}, "'b' gets 1"),
+    "above Jmax": ({"counts": (5, 0)}, "'a' gets 5"),
+    "negative": ({"garble": lambda x: -x}, "'a' gets -3"),
+    "a little more": ({"factor": 1.0001, "bound": OPTIMUM}, "claims"),
+    "far more": ({"factor": 1e6, "bound": OPTIMUM}, "claims"),
+    "endless": ({"factor": np.inf, "bound": OPTIMUM}, "claims"),
+    "no number": ({"factor": np.nan, "bound": OPTIMUM}, "claims"),
+    "fractional": (HALF, "claims"),
+    "NaN": ({"garble": lambda x: x * np.nan}, ""),
+    "inf": ({"garble": lambda x: np.where(x > 0, np.inf, x)}, ""),
+    "one number": ({"garble": lambda x: x[:1]}, ""),
+    "no numbers": ({"garble": lambda x: x[:0]}, ""),
+    "a bit too much of little": (
+        {"counts": (1, 3), "problem": SMALL, "factor": 30.0},
+        "claims",
+    ),
+}
+# What a solver may only say of an incumbent.
+FALSE_OPTIMA: dict[str, tuple[dict[str, Any], str]] = {
+    "worse than keeping": ({"counts": (0, 0)}, "but keeping has"),
+    "little, and worse": ({"counts": (0, 0), "problem": SMALL}, "but keeping has"),
+    "infeasible": ({"counts": None, "status": "infeasible"}, "infeasible"),
+    "unbounded": ({"counts": None, "status": "solver said UNBOUNDED"}, "UNBOUNDED"),
+    "an error": ({"counts": None, "status": "solver said ERROR"}, "ERROR"),
+}
+BOTH = [
+    (lie | {"status": status}, says)
+    for lie, says in FALSE.values()
+    for status in ("optimal", "feasible")
+]
 
 
-def feasible_x(problem: Problem, counts: tuple[int, ...]) -> np.ndarray:
-    """The best point of the model that decodes to `counts`."""
-    formulated = build(problem)
-    model = formulated.model
-    points = np.array(
-        list(itertools.product(*[range(int(upper) + 1) for upper in model.upper])),
-        dtype=float,
-    )
-    for indices, coefficients, sense, right in model.rows:
-        total = points[:, indices] @ np.array(coefficients)
-        points = points[
-            np.isclose(total, right) if sense == "=" else total <= right + 1e-9
-        ]
-    fitting = [x for x in points if formulated.decode(x) == counts]
-    return max(fitting, key=lambda x: float(x @ np.array(model.objective)))
-
-
-def honest(
-    model: LinearModel,
-    x: np.ndarray,
-    status: str = "optimal",
-    bound: float | None = None,
-) -> LinearAnswer:
-    """An answer that claims just what its x is worth to the model."""
-    value = float(np.array(model.objective) @ x)
-    return LinearAnswer(status, x, value, value if bound is None else bound)
-
-
-def assert_fell_back(problem: Problem, solution: Solution, says: str) -> None:
-    exact = solve(problem, backend="exact")
+@pytest.mark.parametrize(("lie", "says"), [*BOTH, *FALSE_OPTIMA.values()])
+def test_a_false_answer_is_not_believed(lie: dict[str, Any], says: str) -> None:
+    liar = Liar(**lie)
+    solution, exact = hear(liar), solve(liar.problem, backend="exact")
     assert (solution.status, solution.backend) == ("fallback", "exact")
     assert (solution.counts, solution.objective) == (exact.counts, exact.objective)
     assert says in solution.note
 
 
-def test_a_true_answer_is_believed() -> None:
-    solution = hear(PROBLEM, lambda model: honest(model, feasible_x(PROBLEM, (3, 2))))
-    assert (solution.status, solution.counts, solution.backend) == (
-        "optimal",
-        (3, 2),
-        "cbc",
-    )
-    assert solution.objective == solution.bound == pytest.approx(OPTIMUM)
-
-
-@pytest.mark.parametrize(
-    ("problem", "counts", "says"),
-    [
-        (PROBLEM, (4, 4), "8 units given, 5 idle"),
-        (STRICT, (0, 1), "'b' gets 1"),
-        (PROBLEM, (5, 0), "'a' gets 5"),
-    ],
-)
+@pytest.mark.parametrize("factor", [1.0, 0.99, 0.5, 0.0, -1.0])
 @pytest.mark.parametrize("status", ["optimal", "feasible"])
-def test_an_infeasible_answer_is_not_believed(
-    problem: Problem, counts: tuple[int, ...], says: str, status: str
+def test_an_answer_worth_what_it_claims_or_more_is_kept(
+    factor: float, status: str
 ) -> None:
-    solution = hear(
-        problem, lambda model: honest(model, some_x(problem, counts), status)
-    )
-    assert_fell_back(problem, solution, says)
-
-
-def test_a_negative_answer_is_not_believed() -> None:
-    solution = hear(PROBLEM, lambda model: honest(model, -feasible_x(PROBLEM, (3, 2))))
-    assert_fell_back(PROBLEM, solution, "'a' gets -3")
-
-
-@pytest.mark.parametrize("factor", [1.0001, 1e6, float("inf"), float("nan")])
-@pytest.mark.parametrize("status", ["optimal", "feasible"])
-def test_an_invalid_objective_is_rejected(factor: float, status: str) -> None:
-    def lie(model: LinearModel) -> LinearAnswer:
-        true = honest(model, feasible_x(PROBLEM, (3, 2)))
-        return LinearAnswer(status, true.x, true.objective * factor, true.bound)
-
-    assert_fell_back(PROBLEM, hear(PROBLEM, lie), "claims")
-
-
-@pytest.mark.parametrize("factor", [0.0, 0.5, 0.99, -1.0])
-@pytest.mark.parametrize("status", ["optimal", "feasible"])
-def test_an_answer_worth_more_than_claimed_is_kept(factor: float, status: str) -> None:
     """F4: within a gap segments are filled in any order, and what is decoded may be worth far more."""
-
-    def modest(model: LinearModel) -> LinearAnswer:
-        true = honest(model, feasible_x(PROBLEM, (3, 2)))
-        return LinearAnswer(status, true.x, true.objective * factor, true.bound)
-
-    solution = hear(PROBLEM, modest)
-    assert (solution.status, solution.counts) == (status, (3, 2))
+    solution = hear(Liar(status=status, factor=factor, bound=OPTIMUM))
+    found = (solution.status, solution.counts, solution.backend)
+    assert found == (status, (3, 2), "cbc")
+    assert solution.objective == pytest.approx(OPTIMUM)
     assert solution.bound == pytest.approx(OPTIMUM)
 
 
 def test_a_bound_below_the_value_of_the_answer_proves_nothing() -> None:
-    def lie(model: LinearModel) -> LinearAnswer:
-        true = honest(model, feasible_x(PROBLEM, (3, 2)))
-        return LinearAnswer(
-            "optimal", true.x, true.objective * 0.9, true.objective * 0.9
-        )
-
-    solution = hear(PROBLEM, lie)
+    solution = hear(Liar(factor=0.9, bound=OPTIMUM * 0.9))
     assert (solution.status, solution.counts) == ("feasible", (3, 2))
     assert solution.bound >= OPTIMUM
     assert "value above the reported bound" in solution.note
@@ -595,154 +577,48 @@ def test_a_bound_below_the_value_of_the_answer_proves_nothing() -> None:
 @pytest.mark.parametrize("claim", [-1e-12, 1e-12])
 def test_a_zero_to_a_solvers_tolerance_is_no_false_answer(claim: float) -> None:
     """F4: nothing is worth 0, and a solver that claims -1e-12 for it is right."""
-    never = tuple(
-        Job(one.name, 1, 4, one.ns, -one.os, one.tcup, one.tcdw) for one in PROBLEM.jobs
-    )
-    problem = Problem(5, 120.0, never, (0, 0))
-    x = feasible_x(problem, (0, 0))
-    solution = hear(problem, lambda _: LinearAnswer("optimal", x, claim, claim))
-    assert (solution.status, solution.counts, solution.objective) == (
-        "optimal",
-        (0, 0),
-        0.0,
-    )
 
+    class Rounds(Liar):
+        def solve(self, model: LinearModel, *args: Any) -> LinearAnswer:
+            return LinearAnswer("optimal", point(NEVER, (0, 0)), claim, claim)
 
-def test_a_fractional_answer_is_not_believed() -> None:
-    # Worth what it claims, but not in whole units.
-    def lie(model: LinearModel) -> LinearAnswer:
-        return honest(
-            model, 0.6 * feasible_x(PROBLEM, (3, 2)) + 0.4 * feasible_x(PROBLEM, (1, 4))
-        )
-
-    assert_fell_back(PROBLEM, hear(PROBLEM, lie), "claims")
-
-
-def test_an_optimum_worse_than_keeping_is_not_believed() -> None:
-    solution = hear(PROBLEM, lambda model: honest(model, feasible_x(PROBLEM, (0, 0))))
-    assert_fell_back(PROBLEM, solution, "but keeping has")
-
-
-def test_an_optimum_worse_than_keeping_is_not_believed_however_small_the_objective() -> (
-    None
-):
-    small = tuple(
-        Job(one.name, 1, 4, one.ns, one.os * 1e-12, one.tcup, one.tcdw)
-        for one in PROBLEM.jobs
-    )
-    problem = Problem(5, 120.0, small, PROBLEM.current)
-    solution = hear(problem, lambda model: honest(model, feasible_x(problem, (0, 0))))
-    assert_fell_back(problem, solution, "but keeping has")
-
-
-def test_even_a_slightly_invalid_objective_is_rejected() -> None:
-    small = tuple(
-        Job(one.name, 1, 4, one.ns, one.os * 1e-12, one.tcup, one.tcdw)
-        for one in PROBLEM.jobs
-    )
-    problem = Problem(5, 120.0, small, PROBLEM.current)
-    x = feasible_x(problem, (1, 3))
-    assert_fell_back(
-        problem,
-        hear(problem, lambda _: LinearAnswer("optimal", x, 1e-7, 1e-7)),
-        "claims",
-    )
-
-
-@pytest.mark.parametrize(
-    "status", ["infeasible", "solver said UNBOUNDED", "solver said ERROR"]
-)
-def test_a_false_infeasibility_is_not_believed(status: str) -> None:
-    solution = hear(
-        PROBLEM, lambda _: LinearAnswer(status, None, float("nan"), float("nan"))
-    )
-    assert_fell_back(PROBLEM, solution, status)
-
-
-@pytest.mark.parametrize(
-    "garble",
-    [
-        lambda x: x * float("nan"),
-        lambda x: np.where(x > 0, float("inf"), x),
-        lambda x: x[:1],
-        lambda x: x[:0],
-    ],
-    ids=["NaN", "inf", "one number", "no numbers"],
-)
-def test_an_invalid_answer_is_rejected(
-    garble: Callable[[np.ndarray], np.ndarray],
-) -> None:
-    def lie(model: LinearModel) -> LinearAnswer:
-        return LinearAnswer(
-            "optimal", garble(feasible_x(PROBLEM, (3, 2))), OPTIMUM, OPTIMUM
-        )
-
-    assert_fell_back(PROBLEM, hear(PROBLEM, lie), "")
+    solution = hear(Rounds(problem=NEVER))
+    found = (solution.status, solution.counts, solution.objective)
+    assert found == ("optimal", (0, 0), 0.0)
 
 
 # --- incumbents at the time limit ---------------------------------------------------------------------------------
 
 
-def test_an_incumbent_better_than_keeping_is_used() -> None:
-    solution = hear(
-        PROBLEM,
-        lambda model: honest(model, feasible_x(PROBLEM, (1, 3)), "feasible", 4900.0),
-        time_limit=1,
-    )
-    assert (solution.status, solution.counts, solution.bound) == (
-        "feasible",
-        (1, 3),
-        4900.0,
-    )
-    assert KEPT < solution.objective < OPTIMUM
-    assert solution.gap == pytest.approx((4900 - solution.objective) / 4900)
+@pytest.mark.parametrize(
+    ("lie", "counts", "note"),
+    [
+        ({"counts": (1, 3), "bound": 4900.0}, (1, 3), ""),
+        ({"counts": (0, 4), "bound": 4900.0}, (1, 2), "kept"),
+        ({"counts": None, "status": "nothing"}, (1, 2), "kept"),
+    ],
+    ids=["better than keeping", "worse than keeping", "none"],
+)
+def test_the_better_of_an_incumbent_and_keeping_is_used(
+    lie: dict[str, Any], counts: tuple[int, ...], note: str
+) -> None:
+    solution = hear(Liar(**{"status": "feasible"} | lie), time_limit=1)
+    assert (solution.status, solution.counts) == ("feasible", counts)
+    assert note in solution.note
+    assert solution.bound >= OPTIMUM > solution.objective >= KEPT
+    gap = (solution.bound - solution.objective) / solution.bound
+    assert solution.gap == pytest.approx(gap)
+    assert lie.get("bound", solution.bound) == solution.bound
 
 
-def test_an_incumbent_worse_than_keeping_is_not_used() -> None:
-    solution = hear(
-        PROBLEM,
-        lambda model: honest(model, feasible_x(PROBLEM, (0, 4)), "feasible", 4900.0),
-        time_limit=1,
-    )
-    assert (solution.status, solution.counts, solution.objective) == (
-        "feasible",
-        (1, 2),
-        KEPT,
-    )
-    assert "kept" in solution.note
-
-
-def test_without_an_incumbent_everybody_keeps() -> None:
-    solution = hear(
-        PROBLEM,
-        lambda _: LinearAnswer("nothing", None, float("nan"), float("nan")),
-        time_limit=1,
-    )
-    assert (solution.status, solution.counts, solution.objective) == (
-        "feasible",
-        (1, 2),
-        KEPT,
-    )
-    assert solution.bound >= OPTIMUM
-    assert "kept" in solution.note
-
-
-@pytest.mark.parametrize("bound", [float("nan"), float("inf"), 1e300, -1e300, 0.0])
+@pytest.mark.parametrize("bound", [np.nan, np.inf, 1e300, -1e300, 0.0])
 def test_an_invalid_bound_is_replaced_by_a_finite_one(bound: float) -> None:
-    lie = hear(
-        PROBLEM,
-        lambda model: honest(model, feasible_x(PROBLEM, (1, 3)), "feasible", bound),
-        time_limit=1,
-    )
+    lie = hear(Liar((1, 3), "feasible", bound=bound), time_limit=1)
     assert lie.objective <= lie.bound <= tables_of(PROBLEM).ceiling
 
 
 def test_an_answer_within_the_gap_but_worse_than_keeping_is_no_failure() -> None:
-    solution = hear(
-        PROBLEM,
-        lambda model: honest(model, feasible_x(PROBLEM, (0, 4)), "optimal", OPTIMUM),
-        gap=0.5,
-    )
+    solution = hear(Liar((0, 4), bound=OPTIMUM), gap=0.5)
     assert (solution.counts, solution.objective) == ((1, 2), KEPT)
     assert solution.status in ("optimal", "feasible")
     assert solution.bound >= OPTIMUM - 1e-6
