@@ -113,9 +113,9 @@ def eventually(what: Callable[[], bool]) -> bool:
     return True
 
 
-def python(script: str, warnings: str = "error") -> subprocess.Popen[str]:
-    """Run a script with this interpreter, with warnings as errors by default."""
-    command = [sys.executable, "-W", warnings, "-c", textwrap.dedent(script)]
+def python(script: str) -> subprocess.Popen[str]:
+    """Start a script with this interpreter, with warnings as errors."""
+    command = [sys.executable, "-W", "error", "-c", script]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -124,6 +124,7 @@ def python(script: str, warnings: str = "error") -> subprocess.Popen[str]:
 # Prelude of scripts: a problem, its optimum, and a question to the shared process.
 PRELUDE = """
 import os, signal, sys, time
+from pathlib import Path
 import numpy as np
 from bft.milp import Job, Problem, SolverProcess, solve
 from bft.milp.backends.process import shared_process
@@ -137,15 +138,14 @@ def check(**options):
 """
 
 
-def run(script: str, warnings: str = "error") -> str:
+def run(script: str, warnings: str = "error", **given: Any) -> str:
     """Run PRELUDE and a script to its end, which must be a good one, and return what it printed."""
-    child = python(PRELUDE + textwrap.dedent(script), warnings)
-    try:
-        out, err = child.communicate(timeout=AMPLE_S)
-    finally:
-        child.kill()
-    assert (child.returncode, err) == (0, ""), err
-    return out
+    command = [sys.executable, "-W", warnings, "-c", PRELUDE + textwrap.dedent(script)]
+    child = subprocess.run(
+        command, capture_output=True, text=True, timeout=AMPLE_S, **given
+    )
+    assert (child.returncode, child.stderr) == (0, ""), child.stderr
+    return child.stdout
 
 
 # --- death --------------------------------------------------------------------------------------------------------
@@ -627,153 +627,98 @@ def test_an_answer_within_the_gap_but_worse_than_keeping_is_no_failure() -> None
 # --- neighbours and parents ---------------------------------------------------------------------------------------
 
 
-def test_a_solve_prints_nothing() -> None:
-    assert (
-        run(
-            """
+def test_a_solve_prints_nothing_leaves_input_alone_and_runs_no_script_again(
+    tmp_path: Path,
+) -> None:
+    """Nor does what a solver prints reach standard output; and the shared worker ends with its parent."""
+    chatter = 'import os; os.write(1, b"Welcome to the solver"); raise ImportError("no licence")'
+    (tmp_path / "mip.py").write_text(chatter)
+    script = tmp_path / "script.py"  # without a guard
+    script.write_text(
+        PRELUDE
+        + textwrap.dedent(
+            f"""
+            print("begun", flush=True)
             check()
             check(time_limit=600.0)
             check(gap=0.001)
             solve(problem, backend="cbc", time_limit=1e-9)
             solve(Problem(0, 10.0, problem.jobs, (0, 0)), backend="cbc")
             assert solve(problem, backend="exact").counts == (3, 2)
+            print(sys.stdin.read(), shared_process().started, shared_process().pid)
+            shared_process().close()
+            from bft.milp.backends import process
+            place = "import sys; sys.path.insert(0, {str(tmp_path)!r}); "
+            process._WORKER = place + process._WORKER
+            print(solve(problem, backend="cbc").note)
             """
         )
-        == ""
     )
-
-
-def test_what_a_solver_prints_does_not_reach_standard_output(tmp_path: Path) -> None:
-    chatter = 'import os; os.write(1, b"Welcome to the solver"); raise ImportError("no licence")'
-    (tmp_path / "mip.py").write_text(chatter)
-    replaced = f"""
-from bft.milp.backends import process
-process._WORKER = "import sys; sys.path.insert(0, {str(tmp_path)!r}); " + process._WORKER
-print(solve(problem, backend="cbc").note)
-"""
     child = subprocess.run(
-        [sys.executable, "-c", PRELUDE + replaced],
-        capture_output=True,
-        text=True,
-        timeout=AMPLE_S,
-    )
-    assert child.returncode == 0, child.stderr
-    assert "no licence" in child.stdout
-    assert "Welcome" not in child.stdout
-
-
-def test_a_solve_leaves_standard_input_alone() -> None:
-    child = subprocess.run(
-        [sys.executable, "-c", PRELUDE + "check()\nprint(sys.stdin.read())"],
+        [sys.executable, "-W", "error", "-P", str(script)],
         input="mine",
         capture_output=True,
         text=True,
         timeout=AMPLE_S,
     )
-    assert (child.returncode, child.stdout) == (0, "mine\n"), child.stderr
+    begun, shared, note = child.stdout.splitlines()
+    assert (child.returncode, child.stderr, begun) == (0, "", "begun")
+    *read, worker = shared.split()
+    assert read == ["mine", "1"]
+    assert "no licence" in note
+    assert eventually(lambda: not running(int(worker)))
 
 
-def test_the_shared_worker_ends_with_its_parent() -> None:
-    worker = int(
-        run(
-            "check(); check(); assert shared_process().started == 1; print(shared_process().pid)"
-        )
-    )
-    assert eventually(lambda: not running(worker))
-
-
-def test_the_worker_ends_when_its_parent_is_killed() -> None:
-    child = python(
-        PRELUDE + "check(); print(shared_process().pid, flush=True); time.sleep(600)"
-    )
-    try:
-        assert child.stdout is not None
-        worker = int(child.stdout.readline())
-        assert running(worker)
-        child.kill()
-        child.wait()
-        assert eventually(lambda: not running(worker))
-    finally:
-        child.kill()
-        child.communicate()
-
-
-def test_the_worker_ends_when_its_parent_is_killed_during_a_solve() -> None:
-    child = python(
-        PRELUDE
-        + textwrap.dedent(
-            """
-            from bft.milp.formulations.linear import Limits
-            from bft.milp.formulations.modes import build
-            check()
-            worker = shared_process().pid
-            print(worker, flush=True)
-            os.kill(worker, signal.SIGSTOP)
-            shared_process()._running[1].send(("cbc", build(problem).model, Limits()))
-            os.kill(os.getpid(), signal.SIGKILL)
-            """
-        )
-    )
-    assert child.stdout is not None
-    worker = int(child.stdout.readline())
-    try:
-        assert child.wait(timeout=AMPLE_S) == -signal.SIGKILL
-    finally:
-        os.kill(worker, signal.SIGCONT)
-    assert eventually(lambda: not running(worker))
-    child.communicate()
-
-
-def test_the_worker_ends_when_its_parent_is_killed_during_an_endless_solve() -> None:
+# What the parent does before it is killed, once it has told its worker.
+KILLED = {
+    "between solves": "print(worker, flush=True)",
+    "during a solve": """
+        os.kill(worker, signal.SIGSTOP)
+        print(worker, flush=True)
+        shared_process()._running[1].send(("cbc", build(problem).model, Limits()))
+        """,
     # Sixty odd numbers and half their sum: without a time limit CBC takes longer than anybody waits.
-    child = python(
-        PRELUDE
-        + textwrap.dedent(
-            """
-            from bft.milp.formulations.linear import Limits, LinearModel
-            check()
-            worker = shared_process().pid
-            print(worker, flush=True)
-            model, sizes = LinearModel(), (2 * np.random.default_rng(0).integers(10**6, 10**7, 60) + 1).tolist()
-            model.row([model.variable(size, 1.0) for size in sizes], sizes, "=", sum(sizes) // 2)
-            ticks = lambda: int(open(f"/proc/{worker}/stat").read().rpartition(")")[2].split()[11])
-            before = ticks()
-            shared_process()._running[1].send(("cbc", model, Limits()))
-            while ticks() < before + 0.3 * os.sysconf("SC_CLK_TCK"):
-                time.sleep(0.01)
-            assert not shared_process()._running[1].poll()
-            os.kill(os.getpid(), signal.SIGKILL)
-            """
-        )
-    )
+    "during an endless solve": """
+        print(worker, flush=True)
+        model, sizes = LinearModel(), (2 * np.random.default_rng(0).integers(10**6, 10**7, 60) + 1).tolist()
+        model.row([model.variable(size, 1.0) for size in sizes], sizes, "=", sum(sizes) // 2)
+        stat = Path(f"/proc/{worker}/stat")
+        ticks = lambda: int(stat.read_text().rpartition(")")[2].split()[11])
+        before = ticks()
+        shared_process()._running[1].send(("cbc", model, Limits()))
+        while ticks() < before + 0.3 * os.sysconf("SC_CLK_TCK"):
+            time.sleep(0.01)
+        assert not shared_process()._running[1].poll()
+        """,
+    "before it read the answer": """
+        print(worker, flush=True)
+        shared_process()._running[1].send(("cbc", build(problem).model, Limits()))
+        assert shared_process()._running[1].poll(60)
+        """,
+}
+
+
+@pytest.mark.parametrize("when", KILLED)
+def test_the_worker_ends_silently_when_its_parent_is_killed(when: str) -> None:
+    imports = """
+        from bft.milp.formulations.linear import Limits, LinearModel
+        from bft.milp.formulations.modes import build
+        check()
+        worker = shared_process().pid
+        """
+    script = (imports, KILLED[when], "os.kill(os.getpid(), signal.SIGKILL)")
+    child = python("\n".join([PRELUDE, *map(textwrap.dedent, script)]))
     assert child.stdout is not None
     worker = int(child.stdout.readline())
     try:
         assert child.wait(timeout=AMPLE_S) == -signal.SIGKILL, child.communicate()[1]
+        if when == "during a solve":
+            os.kill(worker, signal.SIGCONT)
         assert eventually(lambda: not running(worker))
     finally:
         if running(worker):
             os.kill(worker, signal.SIGKILL)
-        child.communicate()
-
-
-def test_the_worker_of_a_parent_killed_before_it_read_the_answer_ends_silently() -> (
-    None
-):
-    child = python(
-        PRELUDE
-        + textwrap.dedent(
-            """
-            from bft.milp.formulations.linear import Limits
-            from bft.milp.formulations.modes import build
-            check()
-            shared_process()._running[1].send(("cbc", build(problem).model, Limits()))
-            assert shared_process()._running[1].poll(60)
-            os.kill(os.getpid(), signal.SIGKILL)
-            """
-        )
-    )
-    assert child.communicate(timeout=AMPLE_S) == ("", "")
+    assert child.communicate() == ("", "")
 
 
 def test_ctrl_c_is_not_the_workers(process: SolverProcess) -> None:
@@ -785,9 +730,16 @@ def test_ctrl_c_is_not_the_workers(process: SolverProcess) -> None:
     assert (process.pid, process.started) == (worker, 1)
 
 
-def test_a_forked_child_has_a_worker_of_its_own() -> None:
+def test_a_forked_child_has_a_worker_of_its_own_and_does_not_end_its_parents() -> None:
+    """Workers of `multiprocessing.Pool`, and those of Dask, may start no process by `multiprocessing`."""
     run(
         """
+        import multiprocessing
+
+        def task(_):
+            solution = solve(problem, backend="cbc")
+            return solution.status, solution.counts, shared_process().pid
+
         check()
         mine = shared_process().pid
         child = os.fork()
@@ -800,19 +752,9 @@ def test_a_forked_child_has_a_worker_of_its_own() -> None:
         for _ in range(20):
             check()
         assert os.waitpid(child, 0)[1] == 0
-        check()
-        assert (shared_process().pid, shared_process().started) == (mine, 1)
-        """,
-        warnings="ignore",
-    )
-
-
-def test_a_forked_child_does_not_end_its_parents_worker() -> None:
-    run(
-        """
         process = SolverProcess()
         check(process=process)
-        mine = process.pid
+        own = process.pid
         child = os.fork()
         if not child:
             process.close()
@@ -820,103 +762,69 @@ def test_a_forked_child_does_not_end_its_parents_worker() -> None:
             os._exit(0)
         assert os.waitpid(child, 0)[1] == 0
         check(process=process)
-        assert (process.pid, process.started) == (mine, 1)
+        assert (process.pid, process.started) == (own, 1)
         process.close()
-        """,
-        warnings="ignore",
-    )
-
-
-def test_a_pool_of_forked_workers_gives_the_same_answers() -> None:
-    run(
-        """
-        import multiprocessing
-
-        def task(_):
-            solution = solve(problem, backend="cbc")
-            return solution.status, solution.counts, shared_process().pid
-
-        check()
         with multiprocessing.get_context("fork").Pool(2) as pool:
             answers = pool.map(task, range(40), chunksize=5)
         assert {answer[:2] for answer in answers} == {("optimal", (3, 2))}
-        assert shared_process().pid not in {answer[2] for answer in answers}
+        assert mine not in {answer[2] for answer in answers}
         check()
-        assert shared_process().started == 1
+        assert (shared_process().pid, shared_process().started) == (mine, 1)
         """,
         warnings="ignore",
     )
 
 
-@pytest.mark.parametrize("path", [None, "", ".", f"{os.pathsep}/nowhere"])
+STRAY = ("mip", "cffi", "bisect", "traceback", "sitecustomize", "usercustomize")
+
+
 def test_the_solver_process_imports_nothing_from_the_folder_of_the_users_data(
-    tmp_path: Path, path: str | None
+    tmp_path: Path,
 ) -> None:
-    for name in (
-        "mip",
-        "cffi",
-        "bisect",
-        "traceback",
-        "sitecustomize",
-        "usercustomize",
-    ):
+    for name in STRAY:
         code = f"from pathlib import Path; Path({str(tmp_path)!r}, '{name}.ran').touch()\nraise ImportError('stray')\n"
         (tmp_path / f"{name}.py").write_text(code)
     # This process is not ours to protect: it has all that it needs before it comes to where the stray files lie.
     # Numba looks for cffi when the first compiled function is called, so the problem is solved here once without CBC.
-    code = f"""
-import os, sys
-from bft.milp import Job, Problem, SolverProcess, solve
-import numpy as np
-jobs = (Job("a", 1, 4, np.array([0.0, 1.0, 4.0]), np.array([0.0, 10.0, 30.0]), 20.0, 10.0),)
-solve(Problem(5, 120.0, jobs, (1,)), backend="exact")
-os.chdir({str(tmp_path)!r})
-sys.path.insert(0, "")
-if {path!r} is not None:
-    os.environ["PYTHONPATH"] = {path!r}
-print(solve(Problem(5, 120.0, jobs, (1,)), backend="cbc", ties="solver").backend)
-"""
-    ended = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    paths = [None, "", ".", f"{os.pathsep}/nowhere"]
+    run(
+        f"""
+        solve(problem, backend="exact")
+        os.chdir({str(tmp_path)!r})
+        sys.path.insert(0, "")
+        for path in {paths!r}:
+            if path is not None:
+                os.environ["PYTHONPATH"] = path
+            check()
+            shared_process().close()
+        """
     )
-    assert ended.stdout.split() == ["cbc"], ended.stderr
     assert not list(tmp_path.glob("*.ran"))
 
 
 def test_a_package_that_lies_on_the_search_path_only_is_found_by_the_solver_process(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where environment modules set PYTHONPATH: without it, nothing of ours would be there."""
     (tmp_path / "bft").mkdir()
     for name in ("milp", "models", "replay", "datasets"):
-        (tmp_path / "bft" / name).symlink_to(
-            Path(__file__).parents[2] / name, target_is_directory=True
-        )
+        (tmp_path / "bft" / name).symlink_to(Path(__file__).parents[2] / name)
     path = [str(tmp_path), *(entry for entry in sys.path if entry)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
-    code = """
-from bft.milp import Job, Problem, solve
-import numpy as np
-jobs = (Job("a", 1, 4, np.array([0.0, 1.0, 4.0]), np.array([0.0, 10.0, 30.0]), 20.0, 10.0),)
-print(solve(Problem(5, 120.0, jobs, (1,)), backend="cbc").backend)
-"""
-    bare = [
-        str(Path(sys.executable).resolve()),
-        "-c",
-        code,
-    ]  # of no virtual environment
-    ended = subprocess.run(
-        bare, capture_output=True, text=True, check=True, env=environment
+    bare = str(Path(sys.executable).resolve())  # of no virtual environment
+    monkeypatch.setattr(sys, "executable", bare)
+    assert (
+        run('print(solve(problem, backend="cbc").backend)', env=environment) == "cbc\n"
     )
-    assert ended.stdout.split() == ["cbc"], ended.stderr
 
 
 def test_garbage_is_collected_between_questions_only() -> None:
     """A model collected while cffi reads a declaration calls cffi itself, and waited for ever for its own lock."""
-    collects = """
+    run(
+        """
 from bft.milp.backends import process
 # What the collector of garbage may do at any moment, it does here at the worst one.
-process._WORKER = \'\'\'
+process._WORKER = '''
 import gc
 from pycparser.c_parser import CParser
 parse = CParser.parse
@@ -926,42 +834,11 @@ def parse_and_collect(*given, **named):
     return parse(*given, **named)
 CParser.parse = parse_and_collect
 gc.set_threshold(1_000_000)
-\'\'\' + process._WORKER
+''' + process._WORKER
 mine = process.SolverProcess(grace_s=20.0)
 for tie in range(2):
-    solution = solve(problem, backend="cbc", ties="solver", process=mine, time_limit=10.0)
-    assert solution.status == "optimal", solution
+    check(process=mine, time_limit=10.0)
 assert mine.started == 1, mine.started
 mine.close()
 """
-    child = subprocess.run(
-        [sys.executable, "-c", PRELUDE + collects],
-        capture_output=True,
-        text=True,
-        timeout=600,
-    )
-    assert child.returncode == 0, child.stderr
-
-
-def test_a_script_without_a_guard_is_not_run_again_by_the_solver_process(
-    tmp_path: Path,
-) -> None:
-    script = tmp_path / "script.py"
-    script.write_text(f"{PRELUDE}\nprint('begun', flush=True)\ncheck()\n")
-    ended = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, timeout=600
-    )
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "begun\n", "")
-
-
-def test_a_worker_of_a_pool_has_a_solver_process_of_its_own() -> None:
-    """Workers of `multiprocessing.Pool`, and those of Dask, may start no process by `multiprocessing`."""
-    run(
-        """
-        import multiprocessing
-
-        with multiprocessing.get_context("fork").Pool(1) as pool:
-            assert pool.apply(solve, (problem,), {"backend": "cbc"}).status == "optimal"
-        """,
-        warnings="ignore",
     )
