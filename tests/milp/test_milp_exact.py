@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -36,78 +38,80 @@ def job(name: str = "a", jmin: int = 1, jmax: int = 6, **others: object) -> Job:
 
 # --- value tables, Tfwd 10 s --------------------------------------------------------------------------------------
 
+# Units held, units, the job; and its values with 0, 1, ... units, - where that is no choice.
+BY_HAND = """
+bftrainer
+from 0 everything is free
+0 6 | 0 100 200 250 300 450 600
+r = O(2) = 20: growing costs 40, shrinking 60
+2 6 | -60 40 200 210 260 410 560
+at Jmax there is no growing: r = 60
+6 6 | -180 -80 20 70 120 270 600
+above Jmax every choice is a loss of units, at the rate of all that it holds
+6 8 jmax=4 | -180 -80 20 70 120
+above Jmax and beyond the curve, which is constant there
+8 8 jmax=4 | -180 -80 20 70 120
+above Jmax, the one above
+5 8 jmax=4 | -135 -35 65 115 165
+below Jmin it does not run, so nothing is lost; what it holds is no choice
+2 6 jmin=3 | 0 - - 250 300 450 600
+3 6 jmin=3 | -75 - - 250 250 400 550
+Jmax beyond the curve
+0 9 jmax=9 | 0 100 200 250 300 450 600 600 600 600
+7 9 jmax=9 | -180 -80 20 70 120 270 420 600 480 480
+fewer units than Jmax, than Jmin, none at all
+1 3 | -30 100 180 230
+0 3 jmin=4 | 0 - - -
+0 0 | 0
+Jmin 0 is as good as 1, and holding nothing is no rate even where O(0) > 0
+0 2 jmin=0 os=[5,20,30,60] | 50 125 200
+1 2 jmin=0 os=[5,20,30,60] | 12.5 125 175
+weights, also none: what is not allowed stays so
+2 4 weight=0.5 | -30 20 100 105 130
+3 4 jmin=3 weight=0.0 | 0 - - 0 0
+breakpoints between whole numbers: O(1) = 8, O(2) = 13, O(3) = 15
+0 3 ns=[0,1.5,2.5] os=[0,12,14] | 0 80 130 140
+no cost, and a cost beyond the window
+2 3 tcup=0.0 tcdw=0.0 | 0 100 200 250
+1 2 tcup=1e6 tcdw=1e6 | -1e7 100 -9999800
+stall
+a start stalls as well: 8 of 10 s
+0 6 | 0 80 160 200 240 360 480
+shrinking leaves 7 s, growing 8, staying 10
+2 6 | 0 70 200 200 240 360 480
+6 8 jmax=4 | 0 70 140 175 210
+2 6 jmin=3 | 0 - - 200 240 360 480
+longer than the window: nothing is gained, nothing is lost
+2 3 tcup=10.0 | 0 70 200 0
+2 4 tcup=1e9 tcdw=1e9 | 0 0 200 0 0
+2 3 weight=2.0 | 0 140 400 400
+1 2 os=[5,20,30,60] | 35 125 160
+0 3 jmin=4 | 0 - - -
+"""
 
-def table(what: Job, held: int, units: int, model: Any) -> list[float]:
-    """The value table of a job on so many units, in a window of 10 s."""
-    problem = Problem(max(units, held), 10.0, (what,), (held,), model)
-    return value_tables(problem)[0][: units + 1].tolist()
+
+def by_hand() -> Iterator[tuple[str, str]]:
+    """Cost model and row."""
+    model = ""
+    for line in BY_HAND.strip().splitlines():
+        if line in ("bftrainer", "stall"):
+            model = line
+        elif "|" in line:
+            yield model, line
 
 
-@pytest.mark.parametrize(
-    ("what", "held", "units", "expected"),
-    [
-        # from 0 everything is free
-        (job(), 0, 6, [0, 100, 200, 250, 300, 450, 600]),
-        # r = O(2) = 20: growing costs 40, shrinking 60
-        (job(), 2, 6, [-60, 40, 200, 210, 260, 410, 560]),
-        # at Jmax there is no growing: r = 60
-        (job(), 6, 6, [-180, -80, 20, 70, 120, 270, 600]),
-        # above Jmax every choice is a loss of units, at the rate of all that it holds
-        (job(jmax=4), 6, 8, [-180, -80, 20, 70, 120]),
-        # above Jmax and beyond the curve, which is constant there
-        (job(jmax=4), 8, 8, [-180, -80, 20, 70, 120]),
-        # above Jmax, the one above
-        (job(jmax=4), 5, 8, [-135, -35, 65, 115, 165]),
-        # below Jmin it does not run, so nothing is lost; what it holds is no choice
-        (job(jmin=3), 2, 6, [0, NEVER, NEVER, 250, 300, 450, 600]),
-        (job(jmin=3), 3, 6, [-75, NEVER, NEVER, 250, 250, 400, 550]),
-        # Jmax beyond the curve
-        (job(jmax=9), 0, 9, [0, 100, 200, 250, 300, 450, 600, 600, 600, 600]),
-        (job(jmax=9), 7, 9, [-180, -80, 20, 70, 120, 270, 420, 600, 480, 480]),
-        # fewer units than Jmax, than Jmin, none at all
-        (job(), 1, 3, [-30, 100, 180, 230]),
-        (job(jmin=4), 0, 3, [0, NEVER, NEVER, NEVER]),
-        (job(), 0, 0, [0]),
-        # Jmin 0 is as good as 1, and holding nothing is no rate even where O(0) > 0
-        (job(jmin=0, os=[5, 20, 30, 60]), 0, 2, [50, 125, 200]),
-        (job(jmin=0, os=[5, 20, 30, 60]), 1, 2, [12.5, 125, 175]),
-        # weights, also none: what is not allowed stays so
-        (job(weight=0.5), 2, 4, [-30, 20, 100, 105, 130]),
-        (job(jmin=3, weight=0.0), 3, 4, [0, NEVER, NEVER, 0, 0]),
-        # breakpoints between whole numbers: O(1) = 8, O(2) = 13, O(3) = 15
-        (job(ns=[0, 1.5, 2.5], os=[0, 12, 14]), 0, 3, [0, 80, 130, 140]),
-        # no cost, and a cost beyond the window
-        (job(tcup=0.0, tcdw=0.0), 2, 3, [0, 100, 200, 250]),
-        (job(tcup=1e6, tcdw=1e6), 1, 2, [-1e7, 100, 200 - 1e7]),
-    ],
-)
-def test_a_rescale_costs_its_time_at_the_rate_before(
-    what: Job, held: int, units: int, expected: list[float]
+@pytest.mark.parametrize(("model", "row"), [*by_hand()])
+def test_a_rescale_costs_its_time_at_the_rate_before_or_shortens_the_window(
+    model: Any, row: str
 ) -> None:
-    assert table(what, held, units, "bftrainer") == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("what", "held", "units", "expected"),
-    [
-        # a start stalls as well: 8 of 10 s
-        (job(), 0, 6, [0, 80, 160, 200, 240, 360, 480]),
-        # shrinking leaves 7 s, growing 8, staying 10
-        (job(), 2, 6, [0, 70, 200, 200, 240, 360, 480]),
-        (job(jmax=4), 6, 8, [0, 70, 140, 175, 210]),
-        (job(jmin=3), 2, 6, [0, NEVER, NEVER, 200, 240, 360, 480]),
-        # longer than the window: nothing is gained, nothing is lost
-        (job(tcup=10.0), 2, 3, [0, 70, 200, 0]),
-        (job(tcup=1e9, tcdw=1e9), 2, 4, [0, 0, 200, 0, 0]),
-        (job(weight=2.0), 2, 3, [0, 140, 400, 400]),
-        (job(os=[5, 20, 30, 60]), 1, 2, [35, 125, 160]),
-        (job(jmin=4), 0, 3, [0, NEVER, NEVER, NEVER]),
-    ],
-)
-def test_under_stall_the_window_is_shorter(
-    what: Job, held: int, units: int, expected: list[float]
-) -> None:
-    assert table(what, held, units, "stall") == pytest.approx(expected, rel=1e-12)
+    left, right = row.split("|")
+    held, units, *stated = left.split()
+    fields = dict(each.split("=") for each in stated)
+    one = job(**{name: json.loads(text) for name, text in fields.items()})
+    has, of = int(held), int(units)
+    table = value_tables(Problem(max(of, has), 10.0, (one,), (has,), model))[0]
+    expected = [NEVER if each == "-" else float(each) for each in right.split()]
+    assert table[: of + 1].tolist() == pytest.approx(expected, rel=1e-12)
 
 
 @given(problems(max_jobs=4, max_units=12))
