@@ -144,32 +144,6 @@ def test_the_milp_policy_answers_the_best_of_all_allocations(
     assert (decision.solution.status, decision.solution.backend) == ("optimal", "exact")
 
 
-def test_the_milp_policy_weighs_a_rescale_against_its_window() -> None:
-    # From 1 to 2 units: 18 - 10 = 8 more samples/s, for Tcup x 10 = 200 samples.
-    jobs = (view(1, 2, 1, rates=[0, 10, 18]),)
-    assert MilpPolicy(24.0, SolverOptions("exact")).decide(
-        State(0, 2, jobs)
-    ).counts == (1,)
-    assert MilpPolicy(26.0, SolverOptions("exact")).decide(
-        State(0, 2, jobs)
-    ).counts == (2,)
-
-
-def test_cbc_and_exact_give_the_same_answer() -> None:
-    jobs = (
-        view(1, 3, 2, name="a", rates=[0, 10, 18, 24]),
-        view(2, 3, 0, name="b", rates=[0, 1, 15, 40]),
-    )
-    answers = [
-        MilpPolicy(60.0, SolverOptions(backend)).decide(State(0, 4, jobs))
-        for backend in ("cbc", "exact")
-    ]
-    assert answers[0].counts == answers[1].counts
-    assert answers[0].solution is not None
-    assert answers[1].solution is not None
-    assert answers[0].solution.objective == pytest.approx(answers[1].solution.objective)
-
-
 @pytest.mark.parametrize("backend", ["exact", "cbc"])
 def test_every_answer_is_held_against_the_exact_programme(backend: str) -> None:
     policy = MilpPolicy(60.0, SolverOptions(backend))

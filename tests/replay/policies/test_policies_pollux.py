@@ -340,28 +340,6 @@ def test_hundreds_of_nodes_that_come_and_go() -> None:
 # --- jobs that tune themselves
 
 
-def played(
-    jobs: JobTable, *, seed: int = 0, until_s: int = 3600
-) -> list[tuple[float, int]]:
-    trace = always_idle(4, 0, until_s * SECOND_NS, units_per_node=4)
-    policy = Pollux(seed=seed, population=20, generations=10)
-    outcome = Replay(trace, jobs, policy, CLUSTER).run()
-    return [(record.unit_seconds, record.rescales) for record in outcome.records]
-
-
-def test_the_same_seed_gives_the_same_replay(applications: Path) -> None:
-    jobs = workload(
-        applications,
-        "a,0,toy,2,64",
-        "b,30,toy,4,128",
-        "c,200,toy,1,64",
-        "d,700,toy,1,64",
-    )
-    first = played(jobs)
-    assert first == played(jobs)
-    assert sum(seconds for seconds, _ in first) > 0
-
-
 def test_a_replay_resumed_ends_as_it_would_have(applications: Path) -> None:
     jobs = workload(
         applications,

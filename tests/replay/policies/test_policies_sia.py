@@ -270,21 +270,6 @@ def test_where_moves_are_free_no_job_is_on_more_nodes_than_it_needs(
             assert len(nodes) == -(-len(running.units) // 4)
 
 
-def test_placements_are_packed_on_few_nodes() -> None:
-    jobs = JobTable(
-        tuple(job(name, [0.0, *(10.0 * n for n in range(1, 5))]) for name in "ab")
-    )
-    replay = Replay(
-        always_idle(2, 0, 300 * SECOND_NS, units_per_node=4),
-        jobs,
-        Sia(),
-        Rules(max_jobs=0),
-    )
-    assert replay.run().work > 0
-    held = [{unit // 4 for unit in running.units} for running in replay._in_play.line]
-    assert sorted(map(tuple, held)) == [(0,), (1,)]
-
-
 @pytest.mark.parametrize(
     "given",
     [{"power": 0.0}, {"growth": 0.5}, {"no_allocation": 0.5}, {"delay_s": -1.0}],
@@ -292,14 +277,3 @@ def test_placements_are_packed_on_few_nodes() -> None:
 def test_constants_without_meaning_are_refused(given: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(given))):
         Sia(**given)  # type: ignore[arg-type]
-
-
-def test_memory_survives_a_checkpoint() -> None:
-    policy = Sia()
-    policy.decide(
-        State(NOW_NS, 4, [JobView(job("a", [0.0, 1.0, 2.0]), 2, 0.0, held=(0, 1))])
-    )
-    other = Sia()
-    other.restore(policy.state())
-    assert other._largest == {"a": 2}
-    assert np.isfinite(other.power)
