@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rules.drawn import any_rules, traces
 from worlds import SECOND as S
-from worlds import known, replay, rigid
+from worlds import known, pairs, replay, rigid
 
 from bft.models import InputError, Job, JobTable
 from bft.models.learned.forecast import Forecaster
@@ -99,34 +99,34 @@ def test_options_without_meaning_are_refused(option: dict[str, Any]) -> None:
 # --- pairs ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("running", "new", "shares", "without_scores"),
-    [
-        ({}, {}, True, True),
-        ({"units": 4}, {"units": 2}, False, False),
-        ({"sharing_score": 1}, {"sharing_score": 1}, True, True),
-        ({"sharing_score": 2}, {"sharing_score": 0}, True, True),
-        ({"sharing_score": 2}, {"sharing_score": 1}, False, True),
-        ({"sharing_score": None}, {}, False, True),
-        ({}, {"sharing_score": None}, False, True),
-        ({}, {"profiled": None}, False, False),
-        ({"memory_gib": 10.0}, {"memory_gib": 5.9}, True, True),
-        ({"memory_gib": 10.0}, {"memory_gib": 6.0}, False, False),
-        ({"memory_gib": None}, {}, False, False),
-        ({"estimate_s": 50.0}, {"estimate_s": 100.0}, True, True),
-        ({"estimate_s": 50.0}, {"estimate_s": 101.0}, False, True),
-        ({"model": "c"}, {"model": "c"}, False, False),
-    ],
-)
-def test_who_may_join_whom(
-    running: dict[str, Any], new: dict[str, Any], shares: bool, without_scores: bool
-) -> None:
+# What a running job and a newcomer state; whether they share, and without the packing analyser.
+PARTNERS = """
+| | yes | yes
+units=4 | units=2 | no | no
+sharing_score=1 | sharing_score=1 | yes | yes
+sharing_score=2 | sharing_score=0 | yes | yes
+sharing_score=2 | sharing_score=1 | no | yes
+sharing_score=null | | no | yes
+| sharing_score=null | no | yes
+| profiled=null | no | no
+memory_gib=10.0 | memory_gib=5.9 | yes | yes
+memory_gib=10.0 | memory_gib=6.0 | no | no
+memory_gib=null | | no | no
+estimate_s=50.0 | estimate_s=100.0 | yes | yes
+estimate_s=50.0 | estimate_s=101.0 | no | yes
+model=c | model=c | no | no
+"""
+
+
+@pytest.mark.parametrize("row", PARTNERS.strip().splitlines())
+def test_who_may_join_whom(row: str) -> None:
     """Without the packing analyser size and memory decide."""
-    first = job("first", **{"units": 4, **running})
-    second = job("second", submit=1.0, **{"units": 4, **new})
-    for options, expected in (({}, shares), ({"packing": "no"}, without_scores)):
+    running, new, *shares = (each.split() for each in row.split("|"))
+    first = job("first", **{"units": 4, **pairs(running)})
+    second = job("second", submit=1.0, **{"units": 4, **pairs(new)})
+    for options, (expected,) in zip(({}, {"packing": "no"}), shares, strict=True):
         outcome = play([first, second], busy(unit_memory_gib=16.0, **options))
-        assert (spans(outcome)["second"][0] == 1) == expected
+        assert (spans(outcome)["second"][0] == 1) == (expected == "yes")
 
 
 # --- any jobs at all --------------------------------------------------------------------------------------------------
@@ -282,31 +282,23 @@ def test_on_nodes_that_come_and_go_partners_keep_the_rules(
 # --- the switch -------------------------------------------------------------------------------------------------------
 
 
-def test_no_sharing_while_few_submissions_are_expected(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "start"),
+    [({}, 600), ({"switch_s": 700}, 700), ({"quiet_jobs": 3}, 1200)],
+)
+def test_no_sharing_while_few_submissions_are_expected(
+    tmp_path: Path, options: dict[str, float], start: int
+) -> None:
     """Second 0: the next 50 min bring 2 jobs per 10 min; from 600 s on it is 3."""
     rows = [
         f"1970-01-01T00:{minute:02}:00Z,{jobs},9"
         for minute, jobs in zip(range(0, 60, 10), (9, 2, 2, 2, 2, 2), strict=True)
     ]
-    rows.append("1970-01-01T01:00:00Z,7,9")
     path = tmp_path / "forecast.csv"
-    path.write_text("time,jobs,units\n" + "\n".join(rows) + "\n")
+    path.write_text("\n".join(["time,jobs,units", *rows, "1970-01-01T01:00:00Z,7,9\n"]))
     jobs = [job("runs", 4, 5000, model="b"), job("new", 4, 100, 10, model="b")]
-    assert (
-        spans(play(jobs, Lucid(interference=XI, forecast=str(path))))["new"][0] == 600
-    )
-    assert (
-        spans(play(jobs, Lucid(interference=XI, forecast=str(path), switch_s=700)))[
-            "new"
-        ][0]
-        == 700
-    )
-    assert (
-        spans(play(jobs, Lucid(interference=XI, forecast=str(path), quiet_jobs=3)))[
-            "new"
-        ][0]
-        > 600
-    )
+    outcome = play(jobs, Lucid(interference=XI, forecast=str(path), **options))
+    assert spans(outcome)["new"][0] == start
 
 
 def test_beyond_the_forecast_sharing_is_on() -> None:
@@ -389,16 +381,8 @@ def test_a_saved_model_forecasts_from_what_has_been_submitted(tmp_path: Path) ->
     assert expected.until_ns <= 3600 * S
     write_model(model, tmp_path / "model.json")
     jobs = [job("runs", 4, 5000, model="b"), job("new", 4, 100, 10, model="b")]
-    assert (
-        len(
-            spans(
-                play(
-                    jobs, Lucid(interference=XI, forecast=str(tmp_path / "model.json"))
-                )
-            )
-        )
-        == 2
-    )
+    policy = Lucid(interference=XI, forecast=str(tmp_path / "model.json"))
+    assert len(spans(play(jobs, policy))) == 2
 
 
 @pytest.mark.parametrize(
@@ -553,41 +537,24 @@ def test_who_is_still_profiled_at_the_end_has_not_finished() -> None:
 
 
 def test_least_units_first_and_the_head_blocks() -> None:
-    jobs = [
-        job("runs", 2, 100),
-        job("four", 4, 100, 1),
-        job("three", 3, 100, 2),
-        job("two", 2, 100, 3),
-    ]
+    rows = (("runs", 2), ("four", 4), ("three", 3), ("two", 2))
+    jobs = [job(name, units, 100, at) for at, (name, units) in enumerate(rows)]
     times = spans(profiled(jobs, LucidProfiler(spare_nodes=0)).outcome)
-    assert {name: start for name, (start, _) in times.items()} == {
-        "runs": 0,
-        "two": 3,
-        "three": 103,
-        "four": 203,
-    }
+    assert [times[name][0] for name, _ in rows] == [0, 203, 103, 3]
 
 
 def test_it_grows_when_jobs_pile_up_and_shrinks_when_it_is_quiet() -> None:
-    jobs = [job(f"j{index:02}", 4, 100, 0.0) for index in range(12)] + [
-        job("later", 4, 100, 5000.0),
-        job("last", 4, 100, 5000.0),
-    ]
-    few = spans(profiled(jobs[:12]).outcome)
-    assert (
-        max(end for _, end in few.values()) == 800
-    )  # two at a time until, after 400 s, only four wait
-    assert (
-        max(end for _, end in spans(profiled(jobs[:11]).outcome).values()) == 1100
-    )  # ten are not enough
+    jobs = [job(f"j{index:02}", 4, 100, 0.0) for index in range(12)]
+    later = [job(name, 4, 100, 5000.0) for name in ("later", "last")]
 
-    def ends(quiet: float) -> float:
-        return spans(profiled(jobs, LucidProfiler(quiet_units=quiet)).outcome)["last"][
-            1
-        ]
+    def ends(jobs: list[Job], **options: float) -> float:
+        outcome = profiled(jobs, LucidProfiler(**options)).outcome
+        return max(end for _, end in spans(outcome).values())
 
-    assert ends(40.0) == 5200  # has shrunk
-    assert ends(-1.0) == 5100  # never quiet
+    # Two at a time until, after 400 s, only four wait; ten are not enough.
+    assert (ends(jobs), ends(jobs[:11])) == (800, 1100)
+    assert ends([*jobs, *later], quiet_units=40.0) == 5200  # has shrunk
+    assert ends([*jobs, *later], quiet_units=-1.0) == 5100  # never quiet
 
 
 def test_without_nodes_there_is_no_profiler() -> None:

@@ -63,13 +63,10 @@ def test_measured_jobs_count_whole_epochs_and_iterations_as_measured(
     assert remaining_s(one, 2, 4) == pytest.approx(2000 / gain * 0.84)
 
 
+@pytest.mark.slow
 @pytest.mark.reference
 @pytest.mark.parametrize(
-    ("policy", "average_s"),
-    [
-        (Optimus, 1957.9625),
-        pytest.param(TiresiasPollux, 1826.575, marks=pytest.mark.slow),
-    ],
+    ("policy", "average_s"), [(Optimus, 1957.9625), (TiresiasPollux, 1826.575)]
 )
 def test_the_artifacts_half_load_to_the_second(
     reference: Path, policy: type[Optimus | TiresiasPollux], average_s: float

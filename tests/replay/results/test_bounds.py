@@ -451,6 +451,7 @@ def test_jobs_without_a_curve_have_no_bound() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.reference
 def test_the_published_workload_on_512_nodes(reference: Path) -> None:
     """Against figures found by another programme for the same mathematics."""
