@@ -583,22 +583,6 @@ def test_a_cost_that_means_never_blinds_no_formulation(
         assert own.bound == pytest.approx(best, rel=1e-6)
 
 
-@examples(100)
-@given(problems(max_jobs=4, max_units=8))
-def test_taming_changes_no_optimum(problem: Problem) -> None:
-    jobs = tuple(
-        replace(job, tcdw=job.tcdw * 1e5, tcup=job.tcup * 1e5) for job in problem.jobs
-    )
-    problem = replace(problem, jobs=jobs)
-    here, there = (
-        solve(problem, backend="exact"),
-        solve(tamed(problem), backend="exact"),
-    )
-    assert worth_of(problem, there.counts) == pytest.approx(
-        here.objective, rel=1e-9, abs=1e-9 * magnitude(problem)
-    )
-
-
 # --- deadlines and objectives below 0 -----------------------------------------------------------------------------
 
 

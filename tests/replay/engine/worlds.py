@@ -379,7 +379,7 @@ def policy_of(case: Case, xi: Interference | None) -> Policy:
         name: tuple(of) if isinstance(of, list) else of
         for name, of in case.get("set", {}).items()
     }
-    return kind.factory(**run, **constants)
+    return kind.factory(**{**run, **constants})
 
 
 def rules_of(case: Case) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import zlib
 from dataclasses import dataclass, replace
 from functools import cache
@@ -24,7 +23,6 @@ from test_engine_sharing import interference, world
 
 from bft.models import Curve, Job, JobTable, read_published_jobs
 from bft.models.searches.successive_halving import SuccessiveHalving
-from bft.replay.cli.main import run
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Interference, Rules
@@ -588,25 +586,3 @@ def test_with_one_kind_the_bounds_are_the_usual_ones(
         usual.jct_mean_s,
         usual.makespan_s,
     )
-
-
-def test_the_example_is_held_against_its_bound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(Path(__file__).parents[3] / "examples" / "kinds")
-    given = ["-ndmap", "trace.csv", "--jobs", "jobs.csv", "--kinds", "kinds.csv"]
-    replay = [
-        *given,
-        "-Tfwd",
-        "600",
-        "--backend",
-        "exact",
-        "--out",
-        str(tmp_path / "run"),
-    ]
-    assert run(replay) == 0
-    metrics = json.loads((tmp_path / "run" / "summary.json").read_text())["metrics"]
-    assert 0.5 < metrics["share_of_bound"] <= 1
-    capsys.readouterr()
-    assert run(["bound", *given]) == 0
-    assert f"at most {metrics['bound']:,.0f} samples" in capsys.readouterr().out
