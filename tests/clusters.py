@@ -103,65 +103,27 @@ class Watched:
         return decision
 
 
-def by_hand(
-    jobs: Sequence[Job],
-    units: int,
-    order: Callable[[list[Job]], list[Job]],
-    *,
-    preempts: bool,
-    blocks: bool = False,
-) -> list[tuple[float, float]]:
-    """Start and finish of each job by numbers of units; at each submit and finish, the jobs that fit run, in order."""
-    now = Fraction(0)
-    while any(job.finish is None for job in jobs):
-        instants = [Fraction(job.submit) for job in jobs if job.submit > now]
-        here = [job for job in jobs if job.submit <= now and job.finish is None]
-        free = (
-            units if preempts else units - sum(job.units for job in here if job.running)
-        )
-        blocked = False
-        for job in order(here):
-            if job.running and not preempts:
-                continue
-            job.running = job.units <= free and not blocked
-            if job.running:
-                free -= job.units
-                job.start = now if job.start is None else job.start
-            elif blocks:
-                blocked = True
-        instants += [now + job.left for job in here if job.running]
-        then = min(instant for instant in instants if instant > now)
-        for job in here:
-            if job.running:
-                job.done += then - now
-                if not job.left:
-                    job.running, job.finish = False, then
-        now = then
-    return [(float(job.start or 0), float(job.finish or 0)) for job in jobs]
-
-
 def feedback_queues(
     jobs: Sequence[Job],
     units: int,
     limits: Sequence[int],
     promote: int,
-    *,
-    late: bool = False,
 ) -> list[tuple[float, float]]:
-    """The same under Tiresias-L; `late`: demotions are discovered as its public simulator does."""
+    """Start and finish of each job under Tiresias-L, whose demotions are discovered as its public simulator does.
+
+    By numbers of units; jobs are spent.
+    """
     now, queues = Fraction(0), [[] for _ in range(len(limits) + 1)]  # type: list[list[Job]]
     while any(job.finish is None for job in jobs):
         here = [job for job in jobs if job.submit <= now and job.finish is None]
         queues[0] += [job for job in here if not any(job in queue for queue in queues)]
         for job in here:
             service = (job.done - job.counted) * job.units
-            if job.running or not late:
-                while job.queue < len(limits) and service >= limits[job.queue]:
-                    queues[job.queue].remove(job)
-                    job.queue += 1
-                    queues[job.queue].append(job)
-                    if late:
-                        break
+            at_limit = job.queue < len(limits) and service >= limits[job.queue]
+            if job.running and at_limit:
+                queues[job.queue].remove(job)
+                job.queue += 1
+                queues[job.queue].append(job)
             if (
                 promote
                 and not job.running
@@ -186,11 +148,7 @@ def feedback_queues(
                 instants.append(now + job.left)
                 if job.queue < len(limits):
                     limit = limits[job.queue]
-                    instants.append(
-                        now + (limit - executed) // job.units
-                        if late
-                        else now + Fraction(limit, job.units) - executed
-                    )
+                    instants.append(now + (limit - executed) // job.units)
             elif promote and job.queue and executed > 0:
                 instants.append(now + promote * executed - job.waited)
         then = min(instant for instant in instants if instant > now)

@@ -50,13 +50,6 @@ needs_gurobi = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(scope="module")
-def process():
-    process = SolverProcess()
-    yield process
-    process.close()
-
-
 def contested(jobs: int, units: int, seed: int = 0) -> Problem:
     """Curves of any shape on fewer units than wanted."""
     rng = np.random.default_rng(seed)

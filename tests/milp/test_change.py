@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -28,13 +28,6 @@ from bft.milp import (
 from bft.milp.exact.dp import solve_exact
 from bft.milp.exact.kinds import kinds_optimum
 from bft.milp.tables import complaint, tables_of
-
-
-@pytest.fixture(scope="module")
-def process() -> Iterator[SolverProcess]:
-    mine = SolverProcess()
-    yield mine
-    mine.close()
 
 
 def limits_on(jobs: int) -> st.SearchStrategy[list[Limit]]:

@@ -122,17 +122,6 @@ def test_all_or_nothing_is_solved(sizes, capacity, bonus):
     assert optimum(problem).objective == best[-1]
 
 
-def test_jobs_keep_what_they_have_among_equals():
-    jobs = tuple(linear(f"j{j}", 10, 50.0, jmin=1) for j in range(4))
-    problem = Problem(20, 1.0, jobs, (3, 0, 5, 2))
-    assert solve_exact(problem)[2:] == (5, 2)
-
-
-def test_without_jobs_and_units_there_is_nothing_to_decide():
-    assert solve_exact(Problem(5, 1.0, (), ())) == ()
-    assert solve_exact(Problem(0, 1.0, (linear("a", 3, 1.0),), (0,))) == (0,)
-
-
 # --- at scale -----------------------------------------------------------------------------------------------------
 
 
@@ -164,17 +153,6 @@ def test_a_thousand_jobs_on_a_hundred_thousand_units_meet_the_bound(held):
         low, high = (low, two) if bound(third) < bound(two) else (third, high)
     assert value <= bound(low) * (1 + 1e-12)
     assert value >= bound(low) * (1 - 1e-5)
-
-
-def test_no_table_is_made_where_jmax_is_huge():
-    ns, os = np.array([0.0, 1000, 100_000]), np.array([0.0, 900, 50_000])
-    jobs = tuple(
-        Job(f"j{j}", 1, 100_000, ns, os * (1 + j / 1000), 18.0, 12.0)
-        for j in range(300)
-    )
-    counts = solve_exact(Problem(100_000, 120.0, jobs, (10,) * 300))
-    assert sum(counts) == 100_000
-    assert not any("table" in vars(job) for job in jobs)
 
 
 def test_large_jobs_make_room_for_small_ones_that_are_worth_more():

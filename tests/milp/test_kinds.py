@@ -38,13 +38,6 @@ BACKENDS = [name for name in ("cbc", "highs", "gurobi") if describe(name).availa
 NAMES = ("a", "b", "c")
 
 
-@pytest.fixture(scope="module")
-def process() -> Iterator[SolverProcess]:
-    mine = SolverProcess()
-    yield mine
-    mine.close()
-
-
 def on_kinds(problem: Problem, j: int) -> dict[str, Job]:
     """The properties of a job on each kind that it can run on."""
     assert problem.kinds is not None

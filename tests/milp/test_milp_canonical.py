@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -15,6 +14,7 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from liars import PROBLEM, Liar
 from sharing_oracles import best_by_flow
 from strategies import apart, magnitude, problems, sizes, solve_apart, worth, worth_of
 
@@ -42,13 +42,6 @@ from bft.milp.solve import contradiction
 from bft.milp.tables import tables_of, tamed
 
 BACKENDS = [name for name in ("cbc", "highs", "gurobi") if describe(name).available]
-
-
-@pytest.fixture(scope="module")
-def process() -> Iterator[SolverProcess]:
-    mine = SolverProcess()
-    yield mine
-    mine.close()
 
 
 # --- the rule, against full enumeration ---------------------------------------------------------------------------
@@ -371,58 +364,8 @@ def test_ties_solver_keeps_the_solvers_own() -> None:
         solve(problem, ties="mine")  # type: ignore[arg-type]
 
 
-PROBLEM = Problem(
-    5,
-    120.0,
-    tuple(
-        Job(n, 1, 4, np.array([0.0, 1.0, 4.0]), np.array([0.0, 10.0, 30.0]), 20.0, 10.0)
-        for n in "ab"
-    ),
-    (1, 2),
-)
-
-
-class Liar(SolverProcess):
-    """Gives the answers that it was made with."""
-
-    def __init__(self, lie: Callable[[LinearModel], LinearAnswer]) -> None:
-        super().__init__()
-        self._lie = lie
-
-    def solve(self, model: LinearModel, backend: str, limits: Limits) -> LinearAnswer:
-        return self._lie(model)
-
-
-def claiming(
-    status: str, counts: tuple[int, ...], bound: float | None = None
-) -> SolverProcess:
-    """A solver that has these counts and claims what they are worth."""
-
-    def lie(model: LinearModel) -> LinearAnswer:
-        decode = build(PROBLEM).decode
-        axes = [range(int(upper) + 1) for upper in model.upper]
-        points = (np.array(point, dtype=float) for point in itertools.product(*axes))
-        values = [
-            (float(x @ np.array(model.objective)), x)
-            for x in points
-            if decode(x) == counts and _fits(model, x)
-        ]
-        value, x = max(values, key=lambda pair: pair[0])
-        return LinearAnswer(status, x, value, value if bound is None else bound)
-
-    return Liar(lie)
-
-
-def _fits(model: LinearModel, x: np.ndarray) -> bool:
-    totals = [(x[i] @ np.array(c), sense, right) for i, c, sense, right in model.rows]
-    return all(
-        total == right if sense == "=" else total <= right + 1e-9
-        for total, sense, right in totals
-    )
-
-
 def test_a_solvers_false_optimum_is_seen_and_not_used() -> None:
-    solution = solve(PROBLEM, backend="cbc", process=claiming("optimal", (1, 3)))
+    solution = solve(PROBLEM, backend="cbc", process=Liar((1, 3), "optimal"))
     exact = solve(PROBLEM, backend="exact")
     assert (solution.status, solution.counts, solution.verified) == (
         "fallback",
@@ -435,7 +378,7 @@ def test_a_solvers_false_optimum_is_seen_and_not_used() -> None:
 
 def test_a_solvers_false_bound_is_seen() -> None:
     solution = solve(
-        PROBLEM, backend="cbc", process=claiming("feasible", (1, 3), bound=4500.0)
+        PROBLEM, backend="cbc", process=Liar((1, 3), "feasible", bound=4500.0)
     )
     assert (solution.status, solution.verified) == ("fallback", False)
     assert "reports the upper bound 4500" in solution.note
@@ -443,7 +386,7 @@ def test_a_solvers_false_bound_is_seen() -> None:
 
 def test_with_verify_a_false_optimum_is_seen_whatever_the_ties() -> None:
     for options in ({"ties": "solver"}, {"gap": 1e-4}):
-        lie = claiming("optimal", (1, 3))
+        lie = Liar((1, 3), "optimal")
         assert solve(PROBLEM, backend="cbc", process=lie, **options).verified is None  # type: ignore[arg-type]
         seen = solve(PROBLEM, backend="cbc", process=lie, verify=True, **options)  # type: ignore[arg-type]
         assert (seen.status, seen.verified) == ("fallback", False)
@@ -453,7 +396,7 @@ def test_within_the_gap_is_no_mismatch() -> None:
     own = solve(
         PROBLEM,
         backend="cbc",
-        process=claiming("optimal", (1, 3), 4600.0),
+        process=Liar((1, 3), "optimal", bound=4600.0),
         gap=0.5,
         verify=True,
     )
@@ -466,7 +409,7 @@ def test_an_optimum_in_hand_is_better_than_an_incumbent() -> None:
         solution = solve(
             PROBLEM,
             backend="cbc",
-            process=claiming(status, exact.counts, 4900.0),
+            process=Liar(exact.counts, status, bound=4900.0),
             time_limit=1.0,
         )
         assert (solution.status, solution.counts, solution.bound) == (
@@ -477,7 +420,7 @@ def test_an_optimum_in_hand_is_better_than_an_incumbent() -> None:
     incumbent = solve(
         PROBLEM,
         backend="cbc",
-        process=claiming("feasible", (1, 3), 4900.0),
+        process=Liar((1, 3), "feasible", bound=4900.0),
         time_limit=1.0,
     )
     assert (incumbent.status, incumbent.counts, incumbent.note) == (
@@ -638,35 +581,6 @@ def test_a_cost_that_means_never_blinds_no_formulation(
         )
         assert (own.status, own.objective) == ("optimal", pytest.approx(best, rel=1e-6))
         assert own.bound == pytest.approx(best, rel=1e-6)
-
-
-def test_costs_that_may_pay_are_left_as_they_are() -> None:
-    assert tamed(PROBLEM) is PROBLEM
-    dear = replace(PROBLEM, jobs=tuple(replace(job, tcup=1e9) for job in PROBLEM.jobs))
-    for j in range(len(dear.jobs)):
-        own, raised = tables_of(dear).of(j), tables_of(tamed(dear)).of(j)
-        table = tables_of(PROBLEM).of(j)
-        assert (raised >= own).all()
-        # What costs no growth has the value that it had.
-        cheap = own >= table.min()
-        assert (raised[cheap] == own[cheap]).all()
-        assert (raised[~cheap] < table.min()).all()
-
-
-@examples(100)
-@given(problems(max_jobs=4, max_units=8))
-def test_taming_changes_no_optimum(problem: Problem) -> None:
-    jobs = tuple(
-        replace(job, tcdw=job.tcdw * 1e5, tcup=job.tcup * 1e5) for job in problem.jobs
-    )
-    problem = replace(problem, jobs=jobs)
-    here, there = (
-        solve(problem, backend="exact"),
-        solve(tamed(problem), backend="exact"),
-    )
-    assert worth_of(problem, there.counts) == pytest.approx(
-        here.objective, rel=1e-9, abs=1e-9 * magnitude(problem)
-    )
 
 
 # --- deadlines and objectives below 0 -----------------------------------------------------------------------------

@@ -45,46 +45,21 @@ def with_job(**changes: object) -> Json:
 # --- reading ------------------------------------------------------------------------------------------------------
 
 
-def test_a_document_becomes_a_problem() -> None:
-    parsed = parse(json.loads(json.dumps(document(cost_model="stall"))))
+def test_a_document_becomes_a_problem_with_defaults() -> None:
+    """Whole numbers may be written as floats."""
+    posed = with_job(Jmin=1.0) | {"units": 8.0, "cost_model": "stall"}
+    parsed = parse(json.loads(json.dumps(posed)))
     problem = parsed.problem
     assert (problem.units, problem.tfwd, problem.cost_model) == (8, 120.0, "stall")
-    assert parsed.current == ((), (5, 0, 7))
-    assert problem.current == (0, 3)
-    b = problem.jobs[1]
-    assert (b.name, b.jmin, b.jmax, b.tcup, b.tcdw, b.weight) == (
-        "b",
-        1,
-        4,
-        20.0,
-        10.0,
-        2.0,
-    )
+    assert (parsed.current, problem.current) == (((), (5, 0, 7)), (0, 3))
+    a, b = problem.jobs
+    found = (b.name, b.jmin, b.jmax, b.tcup, b.tcdw, b.weight)
+    assert found == ("b", 1, 4, 20.0, 10.0, 2.0)
     assert (b.ns.tolist(), b.os.tolist()) == ([0, 1, 4], [0, 10, 30])
-
-
-def test_what_is_optional_has_defaults() -> None:
-    problem = parse(document()).problem
-    assert (problem.jobs[0].weight, problem.current[0], problem.cost_model) == (
-        1.0,
-        0,
-        "bftrainer",
-    )
-
-
-def test_a_document_without_jobs_is_a_problem() -> None:
-    parsed = parse({"units": 0, "Tfwd": 1, "jobs": []})
-    assert (*parsed.problem.jobs, *parsed.current) == ()
-
-
-def test_whole_numbers_may_be_written_as_floats() -> None:
-    posed = with_job(Jmin=2.0, Jmax=3.0) | {"units": 9.0}
-    problem = parse(posed).problem
-    assert (problem.units, problem.jobs[1].jmin, problem.jobs[1].jmax) == (9, 2, 3)
-    assert all(
-        type(n) is int
-        for n in (problem.units, problem.jobs[1].jmin, problem.jobs[1].jmax)
-    )
+    assert type(problem.units) is type(b.jmin) is int
+    assert (a.weight, parse(document()).problem.cost_model) == (1.0, "bftrainer")
+    empty = parse({"units": 0, "Tfwd": 1, "jobs": []})
+    assert (*empty.problem.jobs, *empty.current) == ()
 
 
 def test_reading_leaves_the_document_as_it_is() -> None:
@@ -108,168 +83,80 @@ NOT_NUMBERS = [
 ]
 
 
-@pytest.mark.parametrize("value", NOT_WHOLE, ids=repr)
-def test_units_that_are_no_count_are_named(value: object) -> None:
-    with pytest.raises(ProblemError, match=r"^units: expected a whole number"):
-        parse(document(units=value))
-
-
-@pytest.mark.parametrize("value", [*NOT_A_NUMBER, 0, -1.0], ids=repr)
-def test_an_invalid_tfwd_is_named(value: object) -> None:
-    with pytest.raises(ProblemError, match="Tfwd"):
-        parse(document(Tfwd=value))
-
-
-@pytest.mark.parametrize("value", [None, {}, "a", 3], ids=repr)
-def test_jobs_that_are_no_list_are_named(value: object) -> None:
-    with pytest.raises(ProblemError, match=r"^jobs: expected a list"):
-        parse(document(jobs=value))
-
-
-@pytest.mark.parametrize("value", [None, [], "a", 3], ids=repr)
-def test_a_job_that_is_no_object_is_named(value: object) -> None:
-    with pytest.raises(ProblemError, match=r"^jobs\[1\]: expected a job object"):
-        parse(document(jobs=[document()["jobs"][0], value]))
+NEVER = "this field is not there"
+NOT_OBJECTS = [None, [], "a", 3]
+# A field of the problem, values that it cannot have, and what is said of them.
+OF_PROBLEM: list[tuple[str, list[object], str]] = [
+    ("units", [*NOT_WHOLE, NEVER], "^units: (expected a whole number|.*missing)"),
+    ("Tfwd", [*NOT_A_NUMBER, 0, -1.0, 10**400, NEVER], "Tfwd"),
+    ("jobs", [None, {}, "a", 3, NEVER], "^jobs: (expected a list|.*missing|.*nothing)"),
+    (
+        "jobs",
+        [[{}, each] for each in NOT_OBJECTS],
+        r"^jobs\[[01]\](: expected a job object|.)",
+    ),
+    ("cost_model", ["free", None, 3, [], {}], "^cost_model must be"),
+    ("nodes", [3], "^problem: unknown field 'nodes'; known are .*Tfwd"),
+    ("tfwd", [3], "^problem: unknown field 'tfwd'; known are .*Tfwd"),
+    ("", [3], "^problem: unknown field ''; known are .*Tfwd"),
+]
+# The same of its second job.
+NO_UNITS = [None, 3, "0", {}, [0.0], ["0"], [True], [None], [[0]]]
+OF_JOB: list[tuple[str, list[object], str]] = [
+    ("name", [None, "", 3, ["a"], True, NEVER], r"^jobs\[1\]\.name: "),
+    ("name", ["a"], "names must be unique"),
+    *((of, [*NOT_WHOLE, NEVER], rf"^jobs\[1\]\.{of}: ") for of in ("Jmin", "Jmax")),
+    *((of, [*NOT_A_NUMBER, NEVER], rf"^jobs\[1\]\.{of}: ") for of in ("Tcup", "Tcdw")),
+    ("weight", NOT_A_NUMBER, r"^jobs\[1\]\.weight: "),
+    *((of, [*NOT_NUMBERS, NEVER], rf"^jobs\[1\]\.{of}: ") for of in ("Ns", "Os")),
+    ("current", [*NO_UNITS, [-1], [8], [0, 9], [2**70]], r"^jobs\[1\]\.current: "),
+    ("current", [[3, 1, 3]], r"^jobs\[1\]\.current: a unit appears twice"),
+    # What does not fit other fields.
+    ("Jmin", [5], r"^jobs\[1\].*Jmin"),
+    ("Tcup", [-1, 10**400], r"^jobs\[1\].*Tcup"),
+    ("Tcdw", [-0.1], r"^jobs\[1\].*Tcdw"),
+    ("weight", [-1, -(10**400)], r"^jobs\[1\].*weight"),
+    ("Ns", [[], [0], [0, 1]], r"^jobs\[1\].*Ns and Os"),
+    ("Ns", [[1, 2, 4], [0, 4, 4], [0, 4, 1], [0, 1, 10**400]], r"^jobs\[1\].*Ns"),
+    ("Ns", [[0, 1, float("nan")], [0, 1, float("inf")]], r"^jobs\[1\].*Ns"),
+    ("Os", [[0, float("nan"), 1], [0, 1, float("inf")], [0, 1, 10**400]], r"^jobs\[1\].*Os"),
+    ("jmin", [1], r"^jobs\[1\]: unknown field 'jmin'; known are .*Jmin"),
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(
-    "value",
-    [None, [], [document()], "{}", 3],
-    ids=["null", "empty list", "list", "text", "int"],
+    ("of_job", "field", "value", "says"),
+    [
+        (of_job, field, value, says)
+        for of_job, rows in ((False, OF_PROBLEM), (True, OF_JOB))
+        for field, values, says in rows
+        for value in values
+    ],
+    ids=repr,
 )
+def test_an_invalid_field_is_named(
+    of_job: bool, field: str, value: object, says: str
+) -> None:
+    posed = document()
+    target = posed["jobs"][1] if of_job else posed
+    target[field] = value
+    if value == NEVER:
+        del target[field]
+    with pytest.raises(ProblemError, match=says):
+        parse(posed)
+
+
+@pytest.mark.parametrize("value", [None, [], [{}], "{}", 3], ids=repr)
 def test_a_problem_that_is_no_object_is_refused(value: object) -> None:
     with pytest.raises(ProblemError, match="a problem is a JSON object"):
         parse(value)
 
 
-@pytest.mark.parametrize("field", ["units", "Tfwd", "jobs"])
-def test_a_missing_field_is_named(field: str) -> None:
-    posed = document()
-    del posed[field]
-    with pytest.raises(ProblemError, match=f"^{field}: .*(missing|nothing)"):
-        parse(posed)
-
-
-@pytest.mark.parametrize("field", ["name", "Jmin", "Jmax", "Ns", "Os", "Tcup", "Tcdw"])
-def test_a_missing_field_of_a_job_is_named(field: str) -> None:
-    posed = document()
-    del posed["jobs"][1][field]
-    with pytest.raises(ProblemError, match=rf"^jobs\[1\]\.{field}: "):
-        parse(posed)
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        *[("name", value) for value in (None, "", 3, ["a"], True)],
-        *[("Jmin", value) for value in NOT_WHOLE],
-        *[("Jmax", value) for value in NOT_WHOLE],
-        *[("Tcup", value) for value in NOT_A_NUMBER],
-        *[("Tcdw", value) for value in NOT_A_NUMBER],
-        *[("weight", value) for value in NOT_A_NUMBER],
-        *[("Ns", value) for value in NOT_NUMBERS],
-        *[("Os", value) for value in NOT_NUMBERS],
-        *[
-            ("current", value)
-            for value in (None, 3, "0", {}, [0.0], ["0"], [True], [None], [[0]])
-        ],
-        *[("current", value) for value in ([-1], [8], [0, 9], [2**70])],
-    ],
-    ids=repr,
-)
-def test_an_invalid_field_of_a_job_is_named(field: str, value: object) -> None:
-    with pytest.raises(ProblemError, match=rf"^jobs\[1\]\.{field}: "):
-        parse(with_job(**{field: value}))
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"Jmin": 5}, "Jmin"),
-        ({"Jmin": 0, "Jmax": 0}, "Jmax"),
-        ({"Tcup": -1}, "Tcup"),
-        ({"Tcdw": -0.1}, "Tcdw"),
-        ({"weight": -1}, "weight"),
-        ({"Ns": [0, 1]}, "Ns and Os"),
-        ({"Ns": [], "Os": []}, "Ns and Os"),
-        ({"Ns": [0], "Os": [0]}, "Ns and Os"),
-        ({"Ns": [1, 2, 4]}, "Ns"),
-        ({"Ns": [0, 4, 4]}, "Ns"),
-        ({"Ns": [0, 4, 1]}, "Ns"),
-        ({"Ns": [0, 1, float("nan")]}, "Ns"),
-        ({"Ns": [0, 1, float("inf")]}, "Ns"),
-        ({"Os": [0, float("nan"), 1]}, "Os"),
-        ({"Os": [0, 1, float("inf")]}, "Os"),
-    ],
-    ids=repr,
-)
-def test_fields_that_do_not_fit_each_other_are_named_with_their_job(
-    changes: Json, says: str
-) -> None:
-    with pytest.raises(ProblemError, match=rf"^jobs\[1\].*{says}"):
-        parse(with_job(**changes))
-
-
-@pytest.mark.parametrize(
-    "posed",
-    [
-        document(Tfwd=10**400),
-        with_job(Tcup=10**400),
-        with_job(weight=-(10**400)),
-        with_job(Ns=[0, 1, 10**400]),
-        with_job(Os=[0, 1, 10**400]),
-    ],
-    ids=["Tfwd", "Tcup", "weight", "Ns", "Os"],
-)
-def test_a_number_beyond_floats_is_refused(posed: Json) -> None:
-    with pytest.raises(ProblemError):
-        parse(json.loads(json.dumps(posed)))
-
-
-@pytest.mark.parametrize(
-    "posed",
-    [document(nodes=3), document(tfwd=3), document(**{"": 3})],
-    ids=lambda p: [*p][-1],
-)
-def test_an_unknown_field_is_named(posed: Json) -> None:
-    with pytest.raises(
-        ProblemError,
-        match=rf"^problem: unknown field {[*posed][-1]!r}; known are .*Tfwd",
-    ):
-        parse(posed)
-
-
-def test_an_unknown_field_of_a_job_is_named() -> None:
-    with pytest.raises(
-        ProblemError, match=r"^jobs\[1\]: unknown field 'jmin'; known are .*Jmin"
-    ):
-        parse(with_job(jmin=1))
-
-
-def test_two_jobs_of_one_name_are_refused() -> None:
-    with pytest.raises(ProblemError, match="names must be unique"):
-        parse(with_job(name="a"))
-
-
-@pytest.mark.parametrize("value", ["free", None, 3, [], {}], ids=repr)
-def test_an_unknown_cost_model_is_named(value: object) -> None:
-    with pytest.raises(ProblemError, match=r"^cost_model must be"):
-        parse(document(cost_model=value))
-
-
-def test_a_unit_that_a_job_holds_twice_is_refused() -> None:
-    with pytest.raises(
-        ProblemError, match=r"^jobs\[1\]\.current: a unit appears twice"
-    ):
-        parse(with_job(current=[3, 1, 3]))
-
-
 def test_a_unit_held_by_two_jobs_is_named_with_both() -> None:
     posed = document()
     posed["jobs"][0]["current"] = [1, 7]
-    with pytest.raises(
-        ProblemError, match=r"^jobs\[1\]\.current: unit 7 is held by 'a' too"
-    ):
+    held_too = r"^jobs\[1\]\.current: unit 7 is held by 'a' too"
+    with pytest.raises(ProblemError, match=held_too):
         parse(posed)
 
 

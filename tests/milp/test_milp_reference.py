@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import itertools
 import json
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -24,13 +23,6 @@ Instance = dict[str, Any]
 def recorded(path: Path) -> list[Instance]:
     with gzip.open(path, "rt") as lines:
         return [json.loads(line) for line in lines]
-
-
-@pytest.fixture(scope="module")
-def process() -> Iterator[SolverProcess]:
-    mine = SolverProcess()
-    yield mine
-    mine.close()
 
 
 def document(instance: Instance) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from hypothesis import given
 from published import decisions, posed, some_of
 from strategies import magnitude, problems, worth_of
 
-from bft.milp import Job, Problem, ProblemError, SolverProcess
+from bft.milp import Job, Problem, ProblemError
 from bft.milp.exact.dp import solve_exact
 from bft.milp.formulations import node
 from bft.milp.formulations.linear import Limits
@@ -21,13 +21,6 @@ from bft.milp.problem import Pair
 CHUNKS = 8
 # Of many recorded decisions
 SOME = 40
-
-
-@pytest.fixture(scope="module")
-def process():
-    process = SolverProcess()
-    yield process
-    process.close()
 
 
 def answered(process, problem: Problem, *, strict: bool = False, solver: str = "cbc"):

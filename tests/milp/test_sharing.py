@@ -321,46 +321,6 @@ def test_classes_of_jobs_in_no_pair_change_no_optimum(seed: int) -> None:
         assert one.objective == pytest.approx(other.objective, rel=1e-7, abs=1e-9)
 
 
-def test_sharing_for_free_never_loses_to_exclusive() -> None:
-    rng = np.random.default_rng(8)
-    for _ in range(30):
-        problem = random_problem(rng, 4, 15, pairs=0.0)
-        if problem.pairs:
-            continue
-        free = tuple(
-            Pair(a, b, 1.0, 1.0) for a, b in itertools.combinations(range(4), 2)
-        )
-        shared = Problem(
-            problem.units,
-            problem.tfwd,
-            problem.jobs,
-            problem.current,
-            problem.cost_model,
-            free,
-        )
-        assert (
-            solve(shared, backend="cbc").objective
-            >= solve(problem, backend="exact").objective - 1e-6
-        )
-
-
-def test_a_pair_that_doubles_both_is_not_chosen_when_both_fit_alone() -> None:
-    rng = np.random.default_rng(9)
-    for _ in range(40):
-        jobs = tuple(random_job(rng, f"j{j}", 6) for j in range(3))
-        pairs = tuple(
-            Pair(a, b, *(2 + rng.random(2)).tolist())
-            for a, b in itertools.combinations(range(3), 2)
-        )
-        problem = Problem(
-            sum(job.jmax for job in jobs), 60.0, jobs, (0, 0, 0), pairs=pairs
-        )
-        assert all(
-            len(transfer.after) < 2
-            for transfer in solve(problem, backend="cbc").transfers
-        )
-
-
 def test_medium_problems_agree_with_a_milp_of_where_units_go() -> None:
     rng = np.random.default_rng(10)
     for _ in range(6):

@@ -11,8 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from test_engine import SECOND, START
-from test_engine_rigid import rigid_job
+from worlds import SECOND, START, rigid
 
 from bft.models import InputError, Job, JobTable, jobs_to_frame
 from bft.models.tables import write_parquet
@@ -40,7 +39,7 @@ def replayed(cluster: str, jobs: list[Job]) -> Outcome:
 
 
 def test_a_cluster_of_one_pool_is_nodes_that_are_always_idle() -> None:
-    jobs = [rigid_job("a", 2, 100, at=5), rigid_job("b", 4, 100)]
+    jobs = [rigid("a", 2, 100, at=5), rigid("b", 4, 100)]
     (pool,) = cluster_pools("3x4", JobTable(tuple(jobs)))
     assert (len(pool.trace.nodes), pool.trace.units_per_node, pool.trace.start) == (
         3,
@@ -68,7 +67,7 @@ def test_each_virtual_cluster_is_as_if_it_were_alone(
     drawn: list[tuple[str, int, int, int]],
 ) -> None:
     jobs = [
-        replace(rigid_job(f"j{k}", n, s, at=at), vc=vc)
+        replace(rigid(f"j{k}", n, s, at=at), vc=vc)
         for k, (vc, n, s, at) in enumerate(drawn)
     ]
     table = JobTable(tuple(jobs))
@@ -101,8 +100,8 @@ def test_the_window_of_pools_is_that_of_all_and_each_offers_its_units_throughout
     tmp_path: Path,
 ) -> None:
     jobs = [
-        replace(rigid_job("a", 2, 100, at=0), vc="p"),
-        replace(rigid_job("b", 4, 50, at=200), vc="q"),
+        replace(rigid("a", 2, 100, at=0), vc="p"),
+        replace(rigid("b", 4, 50, at=200), vc="q"),
     ]
     merged = replayed(sizes(tmp_path, "vc,nodes,units_per_node\np,1,4\nq,2,4\n"), jobs)
     assert (merged.start_ns, merged.end_ns) == (START, START + 250 * SECOND)
@@ -146,7 +145,7 @@ def test_the_window_of_pools_is_that_of_all_and_each_offers_its_units_throughout
 def test_an_invalid_cluster_file_is_reported_with_row_and_column(
     tmp_path: Path, text: str, told: str
 ) -> None:
-    job = replace(rigid_job("a", 3), vc="p")
+    job = replace(rigid("a", 3), vc="p")
     with pytest.raises(InputError, match=told):
         cluster_pools(sizes(tmp_path, text), JobTable((job,)))
 
@@ -160,7 +159,7 @@ def test_a_cluster_of_jsonl_with_numbers_beyond_floats_is_reported(
         with pytest.raises(
             InputError, match="row 1, column nodes: expected a whole number"
         ):
-            cluster_pools(str(path), JobTable((replace(rigid_job("a", 3), vc="p"),)))
+            cluster_pools(str(path), JobTable((replace(rigid("a", 3), vc="p"),)))
 
 
 @pytest.mark.parametrize(
@@ -169,7 +168,7 @@ def test_a_cluster_of_jsonl_with_numbers_beyond_floats_is_reported(
 def test_a_cluster_beyond_any_machine_is_refused_before_it_is_made(
     tmp_path: Path, cluster: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    write_parquet(jobs_to_frame(JobTable((rigid_job(),))), tmp_path / "jobs.parquet")
+    write_parquet(jobs_to_frame(JobTable((rigid(),))), tmp_path / "jobs.parquet")
     tracemalloc.start()
     assert (
         run(
@@ -191,15 +190,15 @@ def test_a_cluster_beyond_any_machine_is_refused_before_it_is_made(
 
 
 def test_a_cluster_names_kinds_and_nodes_of_several_sizes() -> None:
-    (pool,) = cluster_pools("2x2:slow+1x4:fast", JobTable((rigid_job(),)))
+    (pool,) = cluster_pools("2x2:slow+1x4:fast", JobTable((rigid(),)))
     trace = pool.trace
     assert trace.kinds == ("slow", "slow", "fast")
     assert (trace.units, trace.node_units) == (8, (2, 2, 4))
     assert trace.joins(0).tolist() == [0, 1, 4, 5, 8, 9, 10, 11]
-    (equal,) = cluster_pools("2x2:slow+1x2:fast", JobTable((rigid_job(),)))
+    (equal,) = cluster_pools("2x2:slow+1x2:fast", JobTable((rigid(),)))
     assert (equal.trace.by_unit, equal.trace.units) == (False, 6)
     with pytest.raises(InputError, match="each need a kind"):
-        cluster_pools("2x2:slow+1x4", JobTable((rigid_job(),)))
+        cluster_pools("2x2:slow+1x4", JobTable((rigid(),)))
 
 
 def test_kinds_of_a_cluster_are_replayed_from_the_command_line(
@@ -220,15 +219,15 @@ def test_kinds_of_a_cluster_are_replayed_from_the_command_line(
 def test_a_cluster_that_is_neither_a_size_nor_a_file_is_reported() -> None:
     for cluster in ("8by8", "8x", "no.csv", "-1x3"):
         with pytest.raises(InputError, match="NODESxUNITS"):
-            cluster_pools(cluster, JobTable((rigid_job(),)))
+            cluster_pools(cluster, JobTable((rigid(),)))
     with pytest.raises(InputError, match="needs nodes"):
-        cluster_pools("0x4", JobTable((rigid_job(),)))
+        cluster_pools("0x4", JobTable((rigid(),)))
 
 
 def test_a_cluster_is_replayed_from_the_command_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    jobs = [replace(rigid_job(f"j{k}", 2, 100, at=k), vc="pq"[k % 2]) for k in range(6)]
+    jobs = [replace(rigid(f"j{k}", 2, 100, at=k), vc="pq"[k % 2]) for k in range(6)]
     write_parquet(jobs_to_frame(JobTable(tuple(jobs))), tmp_path / "jobs.parquet")
     path = sizes(tmp_path, "vc,nodes,units_per_node\np,1,4\nq,2,2\n")
     out = tmp_path / "out"

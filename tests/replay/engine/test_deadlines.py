@@ -1,4 +1,4 @@
-"""Admission by deadlines: the minimum shares against enumeration, and against a policy that keeps them."""
+"""Admission by deadlines, against the plain programme and against a policy that keeps to the shares."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from rules import admission
+from rules.admission import Promise, kept
 from saving import Saved, resume, saved
 
 from bft.models import Curve, Job, JobTable, write_jobs
@@ -30,7 +32,6 @@ from bft.replay import (
 )
 from bft.replay.cli.main import run
 from bft.replay.engine.deadlines import Due, is_admitted, minimum_shares
-from bft.replay.policies.fifo import Fifo
 
 SECOND = 10**9
 
@@ -47,79 +48,22 @@ def due(draw: st.DrawFn) -> Due:
     return Due(rates, tuple(sorted(sizes)), left, deadline)
 
 
-def kept(jobs: Sequence[Due], shares: Sequence[int], units: int) -> bool:
-    """Whether all of some jobs, in this order, are done in time with these shares: by fractions, event by event."""
-    taken: list[tuple[Fraction, Fraction, int]] = []  # begin, end, units
-    for job, share in zip(jobs, shares, strict=True):
-        deadline, now, left = (
-            Fraction(job.deadline_ns, SECOND),
-            Fraction(0),
-            Fraction(job.left),
-        )
-        edges = sorted(
-            {
-                edge
-                for begin, end, _ in taken
-                for edge in (begin, end)
-                if 0 < edge < deadline
-            }
-            | {deadline}
-        )
-        for edge in edges:
-            free = units - sum(n for begin, end, n in taken if begin <= now < end)
-            got = max(
-                (size for size in job.sizes if size <= min(share, free)), default=0
-            )
-            rate = Fraction(float(job.rates[got]))
-            done = now + left / rate if rate else edge + 1
-            taken.append((now, min(done, edge), got))
-            if done <= edge:
-                left = Fraction(0)
-                break
-            now, left = edge, left - rate * (edge - now)
-        if left:
-            return False
-    return True
-
-
-@examples(150)
-@given(st.lists(due(), min_size=1, max_size=3), st.integers(1, 5))
-def test_shares_are_the_smallest_of_all_that_keep_the_deadlines(
-    jobs: list[Due], units: int
-) -> None:
-    found = minimum_shares(0, units, jobs)
-    order = sorted(range(len(jobs)), key=lambda each: jobs[each].deadline_ns)
-    held: list[tuple[Due, int]] = []
-    for index in order:  # of those before it that keep theirs, the shares are given
-        before, shares = [job for job, _ in held], [share for _, share in held]
-        sizes = jobs[index].sizes
-        enough = [
-            share
-            for share in sizes
-            if share <= units and kept([*before, jobs[index]], [*shares, share], units)
-        ]
-        assert found[index] == (enough[0] if enough else None)
-        if enough:
-            held.append((jobs[index], enough[0]))
-
-
-@examples(60)
+@examples(200)
 @given(st.lists(due(), max_size=4), due(), st.integers(1, 5))
-def test_a_newcomer_takes_no_deadline_from_anybody(
+def test_who_is_admitted_is_whom_the_rules_admit(
     others: list[Due], newcomer: Due, units: int
 ) -> None:
-    without, beside = (
-        minimum_shares(0, units, others),
-        minimum_shares(0, units, [*others, newcomer]),
-    )
-    lost = [
-        a for a, b in zip(without, beside, strict=False) if a is not None and b is None
-    ]
-    assert is_admitted(0, units, newcomer, others) == (
-        beside[-1] is not None and not lost
-    )
-    if newcomer.left > newcomer.rates.max() * newcomer.deadline_ns / SECOND:
-        assert not is_admitted(0, units, newcomer, others)
+    """`tests/rules/admission.py` has fractions and no arrays."""
+
+    def promise(one: Due) -> Promise:
+        rates = {n: Fraction(float(one.rates[n])) for n in one.sizes}
+        return Promise(rates, Fraction(one.left), one.deadline_ns)
+
+    known = [promise(each) for each in others]
+    shares = minimum_shares(0, units, others)
+    assert [share is not None for share in shares] == kept(0, units, known)
+    expected = admission.is_admitted(0, units, promise(newcomer), known)
+    assert is_admitted(0, units, newcomer, others) == expected
 
 
 def _sizes(job: Job) -> tuple[int, ...]:
@@ -208,34 +152,6 @@ def simple(
     curve = Curve([0, 2], [0, 20])
     job = Job(name, at * SECOND, 1, jmax, work, 0.0, 0.0, curve, curve)
     return replace(job, deadline_ns=None if due_s is None else due_s * SECOND)
-
-
-def refused(
-    jobs: Sequence[Job], units: int = 2, rigid: bool = False, **rules: int
-) -> list[str]:
-    made = Rules(0, admission="deadline", admission_units=rules.get("admission_units"))
-    policy = Fifo() if rigid else EqualShare()
-    outcome = Replay(
-        always_idle(units, 0, 500 * SECOND), JobTable(tuple(jobs)), policy, made
-    ).run()
-    return [
-        record.job.name for record in outcome.records if record.refused_ns is not None
-    ]
-
-
-def test_who_is_refused_on_two_units_of_ten_samples_a_second() -> None:
-    # a needs one unit for all of its 10 s, and so does b; c finds nothing left, d comes after them, e does not care.
-    a, b, c = simple("a", 0, 10), simple("b", 0, 10), simple("c", 0, 10, work=1.0)
-    assert refused([a, b, c, simple("d", 0, 11, work=20.0), simple("e", 0, None)]) == [
-        "c"
-    ]
-    assert refused([a, b, c], admission_units=3) == []
-    assert refused([a, b], admission_units=1) == ["b"]
-    assert refused([simple("a", 0, 4)]) == ["a"]  # 100 samples in 4 s on 2 units
-    assert refused([simple("late", 20, 20, work=1.0)]) == ["late"]
-    # A rigid job takes both units for 5 s: the third of them is done after 15 s.
-    assert refused([a, b, simple("c", 0, 14)], rigid=True) == ["c"]
-    assert refused([a, b, simple("c", 0, 15)], rigid=True) == []
 
 
 def test_a_refused_job_is_gone_from_a_checkpoint_on() -> None:

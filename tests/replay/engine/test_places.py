@@ -89,47 +89,6 @@ def test_what_is_given_back_can_be_taken_again(
     assert sorted(everything) == sorted(free)
 
 
-def test_the_node_with_the_least_room_that_suffices_is_filled() -> None:
-    places = FreeList([0, 1, 2, 3, 5, 6, 7, 10, 11], 4)  # 4, 3 and 2 units free
-    assert places.take(2) == (10, 11)
-    assert places.take(2) == (5, 6)
-    assert places.take(2) == (0, 1)
-    assert places.take(3) is None
-    assert places.take(3, spread=True) == (2, 3, 7)
-
-
-def test_more_than_a_node_takes_whole_nodes_and_the_rest_on_one_more() -> None:
-    places = FreeList([0, 1, 2, 3, 4, 5, 8, 9, 10, 11], 4)
-    assert places.take(10) == (0, 1, 2, 3, 8, 9, 10, 11, 4, 5)
-    places.give_back((0, 1, 2, 3, 8, 9, 10, 11, 4, 5))
-    assert places.take(6) == (0, 1, 2, 3, 4, 5)
-    assert (
-        places.take(5) is None
-    )  # node 2 is whole, and no other has room for the fifth
-    assert places.take(4) == (8, 9, 10, 11)
-
-
-def test_a_growing_job_fills_up_its_own_nodes_first() -> None:
-    places = FreeList([1, 4, 5, 6, 7, 9, 10], 4)
-    assert places.take(1, spread=True, near=[8, 11]) == (9,)
-    assert places.take(3, spread=True, near=[0, 2, 3]) == (1, 4, 5)
-
-
-def test_whole_nodes_are_handed_out_in_the_order_given() -> None:
-    places = FreeList([7, 3, 5])
-    assert places.take(2) == (7, 3)
-    places.give_back((3,))
-    assert places.take(2) == (3, 5)
-    assert places.take(1) is None
-
-
-def test_a_shrinking_job_leaves_the_nodes_that_it_uses_least() -> None:
-    holdings = Holdings(12, 4)
-    holdings.join(range(12), 0)
-    assert holdings.newest([0, 1, 2, 4, 8, 9], 3) == [4, 9, 8]
-    assert Holdings(12).newest([5, 3, 8], 2) == [3, 8]
-
-
 @pytest.mark.parametrize("per", [1, 4])
 def test_holdings_give_only_free_units(per: int) -> None:
     holdings = Holdings(8, per)
@@ -140,11 +99,6 @@ def test_holdings_give_only_free_units(per: int) -> None:
     assert len(holdings.placement()) == holdings.free == 2
     with pytest.raises(IndexError):
         holdings.take(3)
-
-
-def test_a_job_spreads_first_to_the_node_where_it_has_most_units() -> None:
-    places = FreeList([2, 3, 5, 6, 7], 4)
-    assert places.take(1, spread=True, near=[0, 1, 4]) == (2,)
 
 
 @pytest.mark.parametrize("rejoin", [False, True], ids=["for good", "and come back"])

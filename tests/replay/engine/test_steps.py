@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from rules.world import SECOND
-from test_engine import START, Asks, at_times, make, replay, world
+from worlds import SECOND, START, Scripted, make, replay, world
 
 from bft.models import JobTable
 from bft.replay import EqualShare, NodeTrace, Replay, State
@@ -115,7 +114,7 @@ def test_who_keeps_a_state_keeps_what_was_to_be_seen_then() -> None:
         seen.append(look(state))
         return list(EqualShare().decide(state).counts_in(state))
 
-    replay(trace(), JOBS, Asks(answer))
+    replay(trace(), JOBS, Scripted(answer))
     assert len({repr(one) for one in seen}) == len(seen) > 5
     assert [look(state) for state in states] == seen
 
@@ -137,10 +136,10 @@ def test_what_the_engine_says_of_itself_is_what_a_scan_finds() -> None:
             v.job.name: at for at, v in enumerate(state.jobs)
         }
         return (
-            list(at_times({})(state))
+            [view.units for view in state.jobs]
             if seen % 2
             else list(EqualShare().decide(state).counts)
         )
 
-    replay(trace(), JOBS, Asks(answer))
+    replay(trace(), JOBS, Scripted(answer))
     assert seen > 5

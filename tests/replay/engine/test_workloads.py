@@ -57,6 +57,15 @@ class Scripted:
         return self.script.get((event.type, event.job.name), Orders())
 
 
+def played(
+    jobs: Sequence[Job], workload: Workload | None, units: int = 1, **rules: Any
+) -> Outcome:
+    """First come first served, on units that are always idle."""
+    trace = always_idle(units, 0, 10 * HOUR)
+    table = JobTable(tuple(jobs))
+    return Replay(trace, table, Fifo(), Rules(**rules), workload=workload).run()
+
+
 def of(outcome: Outcome) -> tuple[object, ...]:
     """All that a replay has yielded, to the bit."""
     accounts = [
@@ -115,12 +124,7 @@ def test_a_workload_that_orders_nothing_changes_nothing(
 def test_what_a_workload_is_told_and_when() -> None:
     # One unit: a runs 0 to 81 s, b 81 to 162 s, of 10 samples/s and 810 samples each.
     workload = Scripted((1 / 3, 2 / 3))
-    Replay(
-        always_idle(1, 0, HOUR),
-        JobTable((trial("a"), trial("b", 5))),
-        Fifo(),
-        workload=workload,
-    ).run()
+    played((trial("a"), trial("b", 5)), workload)
     assert workload.heard == [
         ("start", "a", 0, 0.0, 0),
         ("rung", "a", 27 * SECOND, 270.0, 1),
@@ -135,12 +139,7 @@ def test_what_a_workload_is_told_and_when() -> None:
 
 def test_units_of_a_cancelled_job_return_at_the_instant_and_its_work_counts() -> None:
     workload = Scripted((1 / 3,), {("rung", "a"): Orders(cancel=["a"], score=0.5)})
-    outcome = Replay(
-        always_idle(1, 0, HOUR),
-        JobTable((trial("a"), trial("b"))),
-        Fifo(),
-        workload=workload,
-    ).run()
+    outcome = played((trial("a"), trial("b")), workload)
     a, b = outcome.records
     assert (a.cancelled_ns, a.finish_ns, a.work) == (27 * SECOND, None, 270.0)
     assert (b.start_ns, b.finish_ns) == (27 * SECOND, 108 * SECOND)
@@ -155,10 +154,8 @@ def test_units_of_a_cancelled_job_return_at_the_instant_and_its_work_counts() ->
 def test_what_a_start_causes_happens_a_nanosecond_later() -> None:
     orders = Orders(submit=[trial("c")], cancel=["a", "b", "d"])
     workload = Scripted((), {("start", "a"): orders})
-    jobs = JobTable(
-        (trial("a"), trial("b"), trial("d", at=500))
-    )  # b waits; d has not come
-    outcome = Replay(always_idle(1, 0, HOUR), jobs, Fifo(), workload=workload).run()
+    jobs = (trial("a"), trial("b"), trial("d", at=500))  # b waits; d has not come
+    outcome = played(jobs, workload)
     by_name = {record.job.name: record for record in outcome.records}
     assert [by_name[name].cancelled_ns for name in "abd"] == [1, 1, 1]
     assert by_name["a"].work == pytest.approx(1e-8)
@@ -170,10 +167,8 @@ def test_what_a_start_causes_happens_a_nanosecond_later() -> None:
 
 def test_a_job_that_is_cancelled_before_it_comes_was_never_submitted() -> None:
     workload = Scripted((), {("start", "a"): Orders(cancel=["b"])})
-    jobs = JobTable((trial("a"), trial("b", at=50)))  # a runs for 81 s
-    metrics = summarise(
-        Replay(always_idle(1, 0, HOUR), jobs, Fifo(), workload=workload).run()
-    )
+    jobs = (trial("a"), trial("b", at=50))  # a runs for 81 s
+    metrics = summarise(played(jobs, workload))
     census = metrics["census"]
     assert (
         census["jobs"],
@@ -188,8 +183,8 @@ def test_a_job_that_is_cancelled_before_it_comes_was_never_submitted() -> None:
 def test_a_job_submitted_for_later_comes_then_and_in_order() -> None:
     later, soon = trial("z", 100), trial("y", 3)
     workload = Scripted((), {("finish", "a"): Orders(submit=[later, soon])})
-    jobs = JobTable((trial("a", pmax=50), trial("b", 100, pmax=10)))
-    outcome = Replay(always_idle(1, 0, HOUR), jobs, Fifo(), workload=workload).run()
+    jobs = (trial("a", pmax=50), trial("b", 100, pmax=10))
+    outcome = played(jobs, workload)
     by_name = {record.job.name: record for record in outcome.records}
     assert (
         by_name["y"].start_ns == by_name["y"].job.tsub_ns == 5 * SECOND
@@ -206,10 +201,8 @@ def test_cancelling_who_has_finished_or_been_cancelled_changes_nothing() -> None
         ("finish", "a"): Orders(cancel=["a", "b", "b"]),
         ("finish", "c"): Orders(cancel=["b", "a"]),
     }
-    jobs = JobTable((trial("a"), trial("b"), trial("c")))
-    outcome = Replay(
-        always_idle(1, 0, HOUR), jobs, Fifo(), workload=Scripted((), script)
-    ).run()
+    jobs = (trial("a"), trial("b"), trial("c"))
+    outcome = played(jobs, Scripted((), script))
     assert [record.finish_ns for record in outcome.records] == [
         81 * SECOND,
         None,
@@ -287,9 +280,7 @@ def test_successive_halving_does_as_a_replayer_of_its_own(
         tuple(trial(f"t{k:02d}", rate=1.0, pmax=pmax) for k in range(trials))
     )
     search = SuccessiveHalving(eta, levels, noise=0.3, seed=seed)
-    outcome = Replay(
-        always_idle(units, 0, 10 * HOUR), jobs, Fifo(), Rules(0), workload=search
-    ).run()
+    outcome = played(jobs, search, units, max_jobs=0)
     scores = []
     for job in jobs:  # by its docstring
         rng = np.random.default_rng((seed, *job.name.encode()))
@@ -324,17 +315,13 @@ def test_trials_that_come_together_are_halved_in_the_closed_form() -> None:
             return -float(event.job.name)
 
     jobs = JobTable(tuple(trial(str(k), rate=1.0, pmax=8.0) for k in range(8)))
-    outcome = Replay(
-        always_idle(8, 0, HOUR), jobs, Fifo(), Rules(0), workload=Falling(2, 3)
-    ).run()
+    outcome = played(jobs, Falling(2, 3), 8, max_jobs=0)
     # Of n seen, max(1, n // 2) go on: trial k (from 0) is number k of k + 1, so that only trial 0 goes on.
     assert [record.work for record in outcome.records] == [8.0] + [1.0] * 7
     jobs = JobTable(
         tuple(trial(str(7 - k), rate=1.0, pmax=8.0) for k in range(8))
     )  # each better than those before
-    outcome = Replay(
-        always_idle(8, 0, HOUR), jobs, Fifo(), Rules(0), workload=Falling(2, 3)
-    ).run()
+    outcome = played(jobs, Falling(2, 3), 8, max_jobs=0)
     assert [record.work for record in outcome.records] == [8.0] * 8
 
 
@@ -344,7 +331,7 @@ def test_trials_that_come_together_are_halved_in_the_closed_form() -> None:
 def test_members_that_finish_have_children_until_there_are_enough() -> None:
     jobs = JobTable(tuple(trial(f"m{k}", pmax=100.0 + k) for k in range(4)))
     search = Evolution(children=30, population=4, sample=3, seed=5)
-    outcome = Replay(always_idle(3, 0, 10 * HOUR), jobs, Fifo(), workload=search).run()
+    outcome = played(jobs, search, 3)
     assert len(outcome.records) == 34
     assert all(record.finish_ns is not None for record in outcome.records)
     finishes = sorted(r.finish_ns for r in outcome.records if r.finish_ns is not None)
@@ -414,11 +401,7 @@ def test_the_seed_decides_what_is_found(kind: Any) -> None:
     jobs = JobTable(tuple(trial(f"t{k}", at=k) for k in range(9)))
 
     def outcome(seed: int) -> tuple[object, ...]:
-        return of(
-            Replay(
-                always_idle(2, 0, 10 * HOUR), jobs, Fifo(), workload=kind(seed=seed)
-            ).run()
-        )
+        return of(played(jobs, kind(seed=seed), 2))
 
     assert outcome(1) == outcome(1)
     assert outcome(1) != outcome(2)
@@ -456,9 +439,7 @@ def test_a_workload_that_orders_what_cannot_be_is_stopped_by_name(
     workload: Scripted, message: str
 ) -> None:
     with pytest.raises(WorkloadError, match=message):
-        Replay(
-            always_idle(1, 0, HOUR), JobTable((trial("a"),)), Fifo(), workload=workload
-        ).run()
+        played((trial("a"),), workload)
 
 
 @pytest.mark.parametrize(
@@ -470,11 +451,9 @@ def test_orders_refuse_what_they_cannot_hold(bad: dict[str, Any]) -> None:
 
 
 def test_scores_are_a_table_only_where_there_is_a_workload() -> None:
-    jobs = JobTable((trial("a"),))
-    assert Replay(always_idle(1, 0, HOUR), jobs, Fifo()).run().scores is None
-    empty = (
-        Replay(always_idle(1, 0, HOUR), jobs, Fifo(), workload=Scripted()).run().scores
-    )
+    jobs = (trial("a"),)
+    assert played(jobs, None).scores is None
+    empty = played(jobs, Scripted()).scores
     assert isinstance(empty, pd.DataFrame)
     assert list(empty) == ["time_ns", "job", "progress", "score"]
     assert empty.empty

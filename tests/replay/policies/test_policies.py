@@ -38,45 +38,30 @@ def share(idle: int, *bounds: tuple[int, int]) -> tuple[int, ...]:
     return EqualShare().decide(state).counts_in(state)
 
 
-@pytest.mark.parametrize(
-    ("idle", "bounds", "counts"),
-    [
-        (6, [(1, 4), (1, 4), (1, 4)], (2, 2, 2)),  # q = 2
-        (
-            7,
-            [(1, 4), (1, 4), (1, 4)],
-            (3, 2, 2),
-        ),  # one is left over: first come first served
-        (20, [(1, 4), (1, 4), (1, 4)], (4, 4, 4)),  # clipped to Jmax
-        (
-            9,
-            [(1, 2), (1, 9), (1, 9)],
-            (2, 4, 3),
-        ),  # q = 3; what the first cannot use goes to the second
-        (9, [(1, 2), (1, 3), (1, 9)], (2, 3, 4)),
-        (2, [(1, 4), (1, 4), (1, 4)], (2, 0, 0)),  # q = 0: the first takes all
-        (
-            4,
-            [(2, 4), (2, 4)],
-            (2, 2),
-        ),  # a quota equal to Jmin counts (the published code gives 0)
-        (3, [(2, 4), (2, 4)], (3, 0)),  # q = 1 is below Jmin
-        (5, [(4, 8), (1, 1), (1, 8)], (0, 1, 4)),  # 3 are left, too few for the first
-        (
-            5,
-            [(3, 8), (1, 1), (1, 1)],
-            (3, 1, 1),
-        ),  # 3 are left, just enough for the first
-        (3, [(4, 8)], (0,)),
-        (3, [(0, 2), (0, 2)], (2, 1)),
-        (0, [(0, 2), (1, 2)], (0, 0)),
-        (5, [], ()),
-    ],
-)
-def test_equal_share_by_hand(
-    idle: int, bounds: list[tuple[int, int]], counts: tuple[int, ...]
-) -> None:
-    assert share(idle, *bounds) == counts
+# Idle units, Jmin-Jmax of the jobs, and what each gets.
+BY_HAND = """
+6 | 1-4 1-4 1-4 | 2 2 2 | q = 2
+7 | 1-4 1-4 1-4 | 3 2 2 | one is left over: first come first served
+20 | 1-4 1-4 1-4 | 4 4 4 | clipped to Jmax
+9 | 1-2 1-9 1-9 | 2 4 3 | q = 3; what the first cannot use goes to the second
+9 | 1-2 1-3 1-9 | 2 3 4 |
+2 | 1-4 1-4 1-4 | 2 0 0 | q = 0: the first takes all
+4 | 2-4 2-4 | 2 2 | a quota equal to Jmin counts (the published code gives 0)
+3 | 2-4 2-4 | 3 0 | q = 1 is below Jmin
+5 | 4-8 1-1 1-8 | 0 1 4 | 3 are left, too few for the first
+5 | 3-8 1-1 1-1 | 3 1 1 | 3 are left, just enough for the first
+3 | 4-8 | 0 |
+3 | 0-2 0-2 | 2 1 |
+0 | 0-2 1-2 | 0 0 |
+5 | | |
+"""
+
+
+@pytest.mark.parametrize("row", BY_HAND.strip().splitlines())
+def test_equal_share_by_hand(row: str) -> None:
+    idle, jobs, counts, _ = row.split("|")
+    bounds = [tuple(map(int, each.split("-"))) for each in jobs.split()]
+    assert share(int(idle), *bounds) == tuple(map(int, counts.split()))
 
 
 bounds = st.integers(0, 6).flatmap(
@@ -84,47 +69,22 @@ bounds = st.integers(0, 6).flatmap(
 )
 
 
-@given(st.integers(0, 40), st.lists(bounds, max_size=6))
-def test_equal_share_gives_no_more_than_there_is_and_keeps_bounds(
-    idle: int, jobs: list[tuple[int, int]]
-) -> None:
-    counts = share(idle, *jobs)
-    assert len(counts) == len(jobs)
-    assert sum(counts) <= idle
-    for (jmin, jmax), n in zip(jobs, counts, strict=True):
-        assert n == 0 or max(jmin, 1) <= n <= jmax
-
-
-@given(st.integers(0, 40), st.lists(bounds, max_size=6))
-def test_equal_share_leaves_no_unit_that_somebody_could_use(
-    idle: int, jobs: list[tuple[int, int]]
-) -> None:
-    counts = share(idle, *jobs)
-    free = idle - sum(counts)
-    for (jmin, jmax), n in zip(jobs, counts, strict=True):
-        if free and n:
-            assert n == jmax
-        elif n == 0:
-            assert free < max(jmin, 1)
-
-
-@given(st.integers(0, 40), st.lists(bounds, min_size=1, max_size=6))
-def test_equal_share_gives_everybody_the_quota_that_bounds_allow(
-    idle: int, jobs: list[tuple[int, int]]
-) -> None:
-    quota = idle // len(jobs)
-    for (jmin, jmax), n in zip(jobs, share(idle, *jobs), strict=True):
-        assert n >= (min(quota, jmax) if min(quota, jmax) >= jmin else 0)
-
-
 @given(st.integers(0, 40), st.lists(st.tuples(bounds, st.integers(0, 6)), max_size=6))
-def test_equal_share_uses_only_bounds_and_idle_units(
+def test_equal_share_keeps_bounds_gives_the_quota_and_leaves_nothing_of_use(
     idle: int, jobs: list[tuple[tuple[int, int], int]]
 ) -> None:
+    counts = share(idle, *(b for b, _ in jobs))
+    free = idle - sum(counts)
+    assert free >= 0
+    for ((jmin, jmax), _), n in zip(jobs, counts, strict=True):
+        assert n == 0 or max(jmin, 1) <= n <= jmax
+        quota = min(idle // len(jobs), jmax)
+        assert n >= (quota if quota >= jmin else 0)
+        assert not free or (n == jmax if n else free < max(jmin, 1))
+    # What jobs hold plays no part.
     views = tuple(view(*b, units, name=f"j{k}") for k, (b, units) in enumerate(jobs))
-    assert EqualShare().decide(State(77, idle, views)).counts_in(
-        State(77, idle, views)
-    ) == share(idle, *(b for b, _ in jobs))
+    state = State(77, idle, views)
+    assert EqualShare().decide(state).counts_in(state) == counts
 
 
 # --- milp -------------------------------------------------------------------------------------------------------------
@@ -182,32 +142,6 @@ def test_the_milp_policy_answers_the_best_of_all_allocations(
     assert decision.solution is not None
     assert decision.solution.objective == pytest.approx(best, rel=1e-9, abs=1e-9)
     assert (decision.solution.status, decision.solution.backend) == ("optimal", "exact")
-
-
-def test_the_milp_policy_weighs_a_rescale_against_its_window() -> None:
-    # From 1 to 2 units: 18 - 10 = 8 more samples/s, for Tcup x 10 = 200 samples.
-    jobs = (view(1, 2, 1, rates=[0, 10, 18]),)
-    assert MilpPolicy(24.0, SolverOptions("exact")).decide(
-        State(0, 2, jobs)
-    ).counts == (1,)
-    assert MilpPolicy(26.0, SolverOptions("exact")).decide(
-        State(0, 2, jobs)
-    ).counts == (2,)
-
-
-def test_cbc_and_exact_give_the_same_answer() -> None:
-    jobs = (
-        view(1, 3, 2, name="a", rates=[0, 10, 18, 24]),
-        view(2, 3, 0, name="b", rates=[0, 1, 15, 40]),
-    )
-    answers = [
-        MilpPolicy(60.0, SolverOptions(backend)).decide(State(0, 4, jobs))
-        for backend in ("cbc", "exact")
-    ]
-    assert answers[0].counts == answers[1].counts
-    assert answers[0].solution is not None
-    assert answers[1].solution is not None
-    assert answers[0].solution.objective == pytest.approx(answers[1].solution.objective)
 
 
 @pytest.mark.parametrize("backend", ["exact", "cbc"])

@@ -1,4 +1,4 @@
-"""Lucid: its order, its rules for partners, its switch, its profiler, and its artifact."""
+"""Lucid: its rules for partners, its switch, its profiler, and its artifact; by hand: `tests/data/worlds`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,16 +14,16 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from saving import Saved, resume, saved
+from rules.drawn import any_rules, traces
+from worlds import SECOND as S
+from worlds import known, pairs, replay, rigid
 
-from bft.models import Curve, InputError, Job, JobTable, jobs_from_frame, xi_from_frame
+from bft.models import InputError, Job, JobTable
 from bft.models.learned.forecast import Forecaster
 from bft.models.learned.packing import PackingAnalyser
 from bft.models.learned.saved_models import write_model
-from bft.replay import Replay, Rules, Traits, always_idle
-from bft.replay.engine.ledger import Outcome
-from bft.replay.engine.policy_api import Decision, JobView, PolicyError, State
-from bft.replay.engine.rules import Interference
+from bft.replay import NodeTrace, Outcome, Replay, Rules, Traits, always_idle
+from bft.replay.engine.policy_api import Decision, JobView, State
 from bft.replay.policies.lucid.orchestrator import Lucid
 from bft.replay.policies.lucid.profiler import LucidProfiler, Profiled, profile_first
 from bft.replay.policies.lucid.submissions import (
@@ -39,46 +38,29 @@ from bft.replay.policies.lucid.submissions import (
 from bft.replay.policies.predictions import with_estimates, with_scores
 from bft.replay.results.census import census_of
 from bft.replay.results.metrics import longest_wait, without_units_s
-from bft.replay.trace.node_trace import NodeTrace, from_changes
 
-S = 1_000_000_000
 END = 10**7 * S
-CLUSTER = Rules(max_jobs=0)
 # Nothing was measured of c beside c.
-XI = Interference(
-    xi_from_frame(
-        pd.DataFrame(
-            [
-                ("a", "a", 1.5, 1.5),
-                ("a", "b", 1.25, 1.0),
-                ("b", "b", 1.0, 1.0),
-                ("a", "c", 1.2, 2.0),
-                ("b", "c", 1, 1),
-            ],
-            columns=["model_a", "model_b", "xi_a", "xi_b"],
-        )
-    )
+XI = known(
+    {
+        ("a", "a"): (1.5, 1.5),
+        ("a", "b"): (1.25, 1.0),
+        ("b", "b"): (1.0, 1.0),
+        ("a", "c"): (1.2, 2.0),
+        ("b", "c"): (1.0, 1.0),
+    }
 )
 
 
 def job(
-    name: str,
-    units: int = 1,
-    seconds: float = 100.0,
-    submit: float = 0.0,
-    *,
-    model: str = "a",
-    memory: float | None = 1.0,
-    **extra: Any,
+    name: str, units: int = 1, seconds: float = 100.0, submit: float = 0.0, **more: Any
 ) -> Job:
     """A rigid job whose profile is known."""
-    curve = Curve(np.array([0.0, units]), np.array([0.0, 1.0]))
-    columns = {"estimate_s": seconds, "sharing_score": 0, "profiled": True, **extra}
-    known = {key: value for key, value in columns.items() if value is not None}
-    return Job(
-        name, round(submit * S), units, units, seconds, 0.0, 0.0, curve, curve, units,
-        model=model, memory_gib=memory, extra=MappingProxyType(known),
-    )  # fmt: skip
+    usual = {"model": "a", "memory_gib": 1.0, "estimate_s": seconds}
+    columns = {**usual, "sharing_score": 0, "profiled": True, **more}
+    stated = {key: value for key, value in columns.items() if value is not None}
+    one = rigid(name, units, seconds, **stated)
+    return replace(one, tsub_ns=round(submit * S))
 
 
 def busy(**options: Any) -> Lucid:
@@ -86,87 +68,18 @@ def busy(**options: Any) -> Lucid:
     return Lucid(**{"interference": XI, "quiet_jobs": -1.0, **options})
 
 
-def play(
-    jobs: list[Job],
-    policy: Any,
-    *,
-    nodes: int = 1,
-    per: int = 4,
-    rules: Rules = CLUSTER,
-    trace: NodeTrace | None = None,
-) -> Outcome:
-    trace = trace or always_idle(nodes, 0, END, units_per_node=per)
-    return Replay(trace, JobTable(tuple(jobs)), policy, rules, XI).run()
+def play(jobs: list[Job], policy: Any, nodes: int = 1) -> Outcome:
+    trace = always_idle(nodes, 0, END, units_per_node=4)
+    return replay(trace, jobs, policy, interference=XI)
 
 
 def spans(outcome: Outcome) -> dict[str, tuple[float, float]]:
     """Start and finish of each job that has finished, s."""
     return {
-        record.job.name: ((record.start_ns or 0) / S, record.finish_ns / S)
-        for record in outcome.records
-        if record.finish_ns is not None
+        r.job.name: ((r.start_ns or 0) / S, r.finish_ns / S)
+        for r in outcome.records
+        if r.finish_ns is not None
     }
-
-
-# --- order ------------------------------------------------------------------------------------------------------------
-
-
-def test_least_predicted_service_comes_first() -> None:
-    jobs = [
-        job("first", 4, 100),
-        job("long", 1, 10, 1, estimate_s=500),
-        job("wide", 4, 10, 2, estimate_s=100),
-        job("short", 2, 10, 3, estimate_s=100),
-    ]
-    assert spans(play(jobs, Lucid(sharing=False))) == {
-        "first": (0, 100), "short": (100, 110), "wide": (110, 120), "long": (120, 130)
-    }  # fmt: skip
-
-
-def test_the_first_that_does_not_fit_blocks_only_without_sharing() -> None:
-    jobs = [job("runs", 1, 100), job("wide", 4, 10, 1), job("later", 3, 500, 2)]
-    off, on = spans(play(jobs, Lucid(sharing=False))), spans(play(jobs, busy()))
-    assert off["wide"][0] == 100
-    assert off["later"][0] == 110
-    assert on["later"][0] == 2
-    assert on["wide"][0] == 502
-
-
-@pytest.mark.parametrize("estimate", [None, 0, -5])
-def test_without_an_estimate_above_0_the_fallback_counts(
-    estimate: float | None,
-) -> None:
-    jobs = [
-        job("runs", 4, 10),
-        job("unknown", 1, 10, 1, estimate_s=estimate),
-        job("known", 1, 10, 2, estimate_s=999),
-    ]
-    jobs = [*jobs, job("wide", 4, 10, 3, estimate_s=1)]
-    assert spans(play(jobs, Lucid(sharing=False)))["known"][0] == 20
-    assert spans(play(jobs, Lucid(sharing=False, fallback_s=0.5)))["unknown"][0] == 10
-
-
-def test_a_column_that_is_no_number_is_named() -> None:
-    with pytest.raises(
-        PolicyError, match=r"policy 'lucid' was stopped: .*finite number"
-    ) as caught:
-        play([job("bad", estimate_s="soon"), job("other")], Lucid())
-    cause = caught.value.__cause__
-    assert isinstance(cause, InputError)
-    assert (cause.job, cause.column) == ("bad", "estimate_s")
-
-
-def test_without_an_estimator_the_fewest_units_come_first() -> None:
-    jobs = [
-        job("runs", 4, 10),
-        job("wide", 4, 10, 1, estimate_s=1),
-        job("long", 3, 500, 2, estimate_s=500),
-    ]
-    assert spans(play(jobs, Lucid(sharing=False)))["wide"][0] == 10
-    without = Lucid(sharing=False, estimator="none")
-    assert spans(play(jobs, without))["long"][0] == 10
-    table = JobTable(tuple(jobs))
-    assert without.prepare(table) is table
 
 
 @pytest.mark.parametrize(
@@ -186,95 +99,34 @@ def test_options_without_meaning_are_refused(option: dict[str, Any]) -> None:
 # --- pairs ------------------------------------------------------------------------------------------------------------
 
 
-def test_partners_slow_each_other_down_by_xi() -> None:
-    """300 s at 1/1.25 from second 20 on; the newcomer is not slowed, and when it ends the other recovers."""
-    jobs = [job("runs", 4, 300, model="a"), job("new", 4, 80, 20, model="b")]
-    assert spans(play(jobs, busy())) == {
-        "runs": (0, 20 + 80 + (300 - 20 - 80 / 1.25)),
-        "new": (20, 100),
-    }
+# What a running job and a newcomer state; whether they share, and without the packing analyser.
+PARTNERS = """
+| | yes | yes
+units=4 | units=2 | no | no
+sharing_score=1 | sharing_score=1 | yes | yes
+sharing_score=2 | sharing_score=0 | yes | yes
+sharing_score=2 | sharing_score=1 | no | yes
+sharing_score=null | | no | yes
+| sharing_score=null | no | yes
+| profiled=null | no | no
+memory_gib=10.0 | memory_gib=5.9 | yes | yes
+memory_gib=10.0 | memory_gib=6.0 | no | no
+memory_gib=null | | no | no
+estimate_s=50.0 | estimate_s=100.0 | yes | yes
+estimate_s=50.0 | estimate_s=101.0 | no | yes
+model=c | model=c | no | no
+"""
 
 
-@pytest.mark.parametrize(
-    ("running", "new", "shares"),
-    [
-        ({}, {}, True),
-        ({"units": 4}, {"units": 2}, False),
-        ({"sharing_score": 1}, {"sharing_score": 1}, True),
-        ({"sharing_score": 2}, {"sharing_score": 0}, True),
-        ({"sharing_score": 2}, {"sharing_score": 1}, False),
-        ({"sharing_score": None}, {}, False),
-        ({}, {"sharing_score": None}, False),
-        ({}, {"profiled": None}, False),
-        ({"memory": 10.0}, {"memory": 5.9}, True),
-        ({"memory": 10.0}, {"memory": 6.0}, False),
-        ({"memory": None}, {}, False),
-        ({"estimate_s": 50.0}, {"estimate_s": 100.0}, True),
-        ({"estimate_s": 50.0}, {"estimate_s": 101.0}, False),
-        ({"model": "c"}, {"model": "c"}, False),
-    ],
-)
-def test_who_may_join_whom(
-    running: dict[str, Any], new: dict[str, Any], shares: bool
-) -> None:
-    first = job("first", **{"units": 4, **running})
-    second = job("second", submit=1.0, **{"units": 4, **new})
-    start = spans(play([first, second], busy(unit_memory_gib=16.0)))["second"][0]
-    assert (start == 1) == shares
-
-
-@pytest.mark.parametrize(
-    ("running", "new", "shares"),
-    [
-        ({"sharing_score": 2}, {"sharing_score": 2}, True),
-        ({"sharing_score": None}, {"sharing_score": None}, True),
-        ({"estimate_s": 50.0}, {"estimate_s": 101.0}, True),
-        ({"units": 4}, {"units": 2}, False),
-        ({"memory": 10.0}, {"memory": 6.0}, False),
-        ({}, {"profiled": None}, False),
-        ({"model": "c"}, {"model": "c"}, False),
-    ],
-)
-def test_without_the_packing_analyser_size_and_memory_decide(
-    running: dict[str, Any], new: dict[str, Any], shares: bool
-) -> None:
-    first = job("first", **{"units": 4, **running})
-    second = job("second", submit=1.0, **{"units": 4, **new})
-    start = spans(play([first, second], busy(unit_memory_gib=16.0, packing="no")))[
-        "second"
-    ][0]
-    assert (start == 1) == shares
-
-
-def test_larger_jobs_do_not_share() -> None:
-    jobs = [job("runs", 4), job("new", 4, submit=1)]
-    assert spans(play(jobs, busy(pair_units=3)))["new"][0] == 100
-
-
-def test_no_pair_shares_without_known_ratios() -> None:
-    jobs = [job("runs", 4), job("new", 4, submit=1)]
-    assert spans(play(jobs, busy(interference=None)))["new"][0] == 100
-
-
-def test_the_one_that_started_first_is_joined_and_a_third_waits() -> None:
-    hosts = [
-        job("one", 2, 500, sharing_score=2),
-        job("two", 2, 500, 1, sharing_score=2),
-    ]
-    jobs = [*hosts, job("x", 2, 500, 2), job("y", 2, 500, 3), job("z", 2, 500, 4)]
-    outcome = play(jobs, busy())
-    held = {
-        name: set(frame["first_unit"])
-        for name, frame in outcome.allocations.groupby("job")
-    }
-    assert held[2] == held[0]
-    assert held[3] == held[1]
-    assert spans(outcome)["z"][0] > 500
-
-
-def test_a_job_can_be_joined_at_the_instant_it_starts() -> None:
-    jobs = [job("one", 4, 10), job("two", 4, 10)]
-    assert spans(play(jobs, busy())) == {"one": (0, 15), "two": (0, 15)}
+@pytest.mark.parametrize("row", PARTNERS.strip().splitlines())
+def test_who_may_join_whom(row: str) -> None:
+    """Without the packing analyser size and memory decide."""
+    running, new, *shares = (each.split() for each in row.split("|"))
+    first = job("first", **{"units": 4, **pairs(running)})
+    second = job("second", submit=1.0, **{"units": 4, **pairs(new)})
+    for options, (expected,) in zip(({}, {"packing": "no"}), shares, strict=True):
+        outcome = play([first, second], busy(unit_memory_gib=16.0, **options))
+        assert (spans(outcome)["second"][0] == 1) == (expected == "yes")
 
 
 # --- any jobs at all --------------------------------------------------------------------------------------------------
@@ -343,7 +195,7 @@ def job_lists(draw: st.DrawFn) -> list[Job]:
             float(draw(st.integers(1, 900))),
             float(draw(st.sampled_from([0, 0, 1, 30, 100, 250, 400]))),
             model=draw(st.sampled_from("abc")),
-            memory=draw(st.sampled_from([1.0, 6.0, 9.0, None])),
+            memory_gib=draw(st.sampled_from([1.0, 6.0, 9.0, None])),
             estimate_s=float(draw(st.integers(1, 900))),
             sharing_score=draw(st.sampled_from([0, 1, 2])),
             profiled=draw(st.sampled_from([True, True, None])),
@@ -417,144 +269,36 @@ def test_without_sharing_it_is_exclusive_priority_order(
 
 
 @examples(40)
-@given(seed=st.integers(0, 10**6))
-def test_on_nodes_that_come_and_go_it_runs_to_the_end(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    outcome = Replay(
-        *fragments(rng), Watched(busy(unit_memory_gib=16.0)), Rules(8), XI
-    ).run()
+@given(traces(), job_lists(), any_rules)
+def test_on_nodes_that_come_and_go_partners_keep_the_rules(
+    trace: NodeTrace, jobs: list[Job], rules: Rules
+) -> None:
+    watched = Watched(busy(unit_memory_gib=16.0))
+    jobs = [replace(one, tsub_ns=trace.start + one.tsub_ns // 10) for one in jobs]
+    outcome = Replay(trace, JobTable(tuple(jobs)), watched, rules, XI).run()
     assert all(record.work <= record.job.pmax for record in outcome.records)
-
-
-def fragments(rng: np.random.Generator) -> tuple[NodeTrace, JobTable]:
-    """Ten nodes, each idle now and then, and a dozen jobs that have no profile yet."""
-    rows = [
-        (at * S, node, idle)
-        for node in range(10)
-        for at, idle in zip(
-            np.cumsum(rng.integers(10, 900, 8)).tolist(), [True, False] * 4, strict=True
-        )
-    ]
-    rows.sort()
-    times, nodes, idle = (np.array(column) for column in zip(*rows, strict=True))
-    trace = from_changes(
-        [f"n{i}" for i in range(10)],
-        times,
-        nodes.astype(np.int32),
-        idle,
-        start=0,
-        end=9000 * S,
-    )
-    jobs = [
-        job(
-            f"j{index}", int(rng.integers(1, 5)), float(rng.integers(50, 1500)), float(rng.integers(0, 3000)),
-            model=str(rng.choice(list("ab"))), profiled=None, sharing_score=int(rng.integers(0, 3)),
-        )
-        for index in range(12)
-    ]  # fmt: skip
-    return trace, JobTable(tuple(jobs))
-
-
-@pytest.mark.parametrize("seed", range(3))
-def test_a_state_that_went_through_json_goes_on_to_the_same_end(seed: int) -> None:
-    def fresh() -> Replay:
-        trace, jobs = fragments(np.random.default_rng(seed))
-        return Replay(
-            trace,
-            jobs,
-            Lucid(interference=XI, quiet_jobs=1.0, horizon_s=1200),
-            Rules(8),
-            XI,
-        )
-
-    whole = fresh().run()
-    for stop_at in (3, 12, 25):
-        taken: list[Saved] = []
-        first = fresh()
-
-        def take(now: int, replay: Replay = first, taken: list[Saved] = taken) -> None:
-            taken.append(saved(replay))
-
-        first.run(on_step=take)
-        second = fresh()
-        resume(second, taken[stop_at])
-        rest = second.run()
-        pd.testing.assert_frame_equal(rest.steps, whole.steps, check_exact=True)
-        pd.testing.assert_frame_equal(
-            rest.allocations, whole.allocations, check_exact=True
-        )
-
-
-# --- profiles without a partition -------------------------------------------------------------------------------------
-
-
-def test_a_profile_is_known_after_a_while_and_then_for_all_of_its_kind() -> None:
-    jobs = [
-        job("first", 4, 2000, profiled=None, model="b"),
-        job("waits", 4, 1000, 50, profiled=None, model="b"),
-        job("stranger", 4, 1000, 60, profiled=None, model="c"),
-        job("kin", 4, 10, 4000, profiled=None, model="b"),
-        job("kin2", 4, 10, 4000, profiled=None, model="b"),
-    ]
-    times = spans(play(jobs, busy(profile_s=200)))
-    assert (
-        times["waits"][0] == 200
-    )  # not before its host is known, which makes itself known, too
-    assert times["stranger"][0] == 2000  # never ran, so it must run alone
-    assert times["kin"][0] == times["kin2"][0] == 4000  # known from the start
-
-
-def test_a_profile_at_another_batch_size_does_not_count() -> None:
-    """`same` sits beside the first; `other`, of its model with another batch size, is a stranger and runs alone."""
-    first = replace(job("first", 4, 2000, profiled=None, model="b"), batch_size=64.0)
-    kin = replace(job("same", 4, 10, 1000, profiled=None, model="b"), batch_size=64.0)
-    assert spans(play([first, kin], busy(profile_s=200)))["same"][0] == 1000
-    for batch_size in (128.0, None):
-        other = replace(kin, name="other", batch_size=batch_size)
-        assert spans(play([first, other], busy(profile_s=200)))["other"][0] == 2000
 
 
 # --- the switch -------------------------------------------------------------------------------------------------------
 
 
-def test_no_sharing_while_few_submissions_are_expected(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("options", "start"),
+    [({}, 600), ({"switch_s": 700}, 700), ({"quiet_jobs": 3}, 1200)],
+)
+def test_no_sharing_while_few_submissions_are_expected(
+    tmp_path: Path, options: dict[str, float], start: int
+) -> None:
     """Second 0: the next 50 min bring 2 jobs per 10 min; from 600 s on it is 3."""
     rows = [
         f"1970-01-01T00:{minute:02}:00Z,{jobs},9"
         for minute, jobs in zip(range(0, 60, 10), (9, 2, 2, 2, 2, 2), strict=True)
     ]
-    rows.append("1970-01-01T01:00:00Z,7,9")
     path = tmp_path / "forecast.csv"
-    path.write_text("time,jobs,units\n" + "\n".join(rows) + "\n")
+    path.write_text("\n".join(["time,jobs,units", *rows, "1970-01-01T01:00:00Z,7,9\n"]))
     jobs = [job("runs", 4, 5000, model="b"), job("new", 4, 100, 10, model="b")]
-    assert (
-        spans(play(jobs, Lucid(interference=XI, forecast=str(path))))["new"][0] == 600
-    )
-    assert (
-        spans(play(jobs, Lucid(interference=XI, forecast=str(path), switch_s=700)))[
-            "new"
-        ][0]
-        == 700
-    )
-    assert (
-        spans(play(jobs, Lucid(interference=XI, forecast=str(path), quiet_jobs=3)))[
-            "new"
-        ][0]
-        > 600
-    )
-
-
-def test_a_steady_forecast_leaves_the_switch_on_or_off() -> None:
-    """Recently two jobs came, fewer than count as many."""
-    jobs = [job("runs", 4, 500, model="b"), job("new", 4, 100, 10, model="b")]
-    starts = [
-        spans(play(jobs, Lucid(interference=XI, forecast=name)))["new"][0]
-        for name in ("", "busy", "none")
-    ]
-    assert starts == [500, 10, 500]
-    many = busy(forecast="none")
-    assert spans(play(jobs, replace(many, quiet_jobs=0.0)))["new"][0] == 500
-    assert spans(play(jobs, replace(many, quiet_jobs=0.0, forecast="")))["new"][0] == 10
+    outcome = play(jobs, Lucid(interference=XI, forecast=str(path), **options))
+    assert spans(outcome)["new"][0] == start
 
 
 def test_beyond_the_forecast_sharing_is_on() -> None:
@@ -637,16 +381,8 @@ def test_a_saved_model_forecasts_from_what_has_been_submitted(tmp_path: Path) ->
     assert expected.until_ns <= 3600 * S
     write_model(model, tmp_path / "model.json")
     jobs = [job("runs", 4, 5000, model="b"), job("new", 4, 100, 10, model="b")]
-    assert (
-        len(
-            spans(
-                play(
-                    jobs, Lucid(interference=XI, forecast=str(tmp_path / "model.json"))
-                )
-            )
-        )
-        == 2
-    )
+    policy = Lucid(interference=XI, forecast=str(tmp_path / "model.json"))
+    assert len(spans(play(jobs, policy))) == 2
 
 
 @pytest.mark.parametrize(
@@ -801,41 +537,24 @@ def test_who_is_still_profiled_at_the_end_has_not_finished() -> None:
 
 
 def test_least_units_first_and_the_head_blocks() -> None:
-    jobs = [
-        job("runs", 2, 100),
-        job("four", 4, 100, 1),
-        job("three", 3, 100, 2),
-        job("two", 2, 100, 3),
-    ]
+    rows = (("runs", 2), ("four", 4), ("three", 3), ("two", 2))
+    jobs = [job(name, units, 100, at) for at, (name, units) in enumerate(rows)]
     times = spans(profiled(jobs, LucidProfiler(spare_nodes=0)).outcome)
-    assert {name: start for name, (start, _) in times.items()} == {
-        "runs": 0,
-        "two": 3,
-        "three": 103,
-        "four": 203,
-    }
+    assert [times[name][0] for name, _ in rows] == [0, 203, 103, 3]
 
 
 def test_it_grows_when_jobs_pile_up_and_shrinks_when_it_is_quiet() -> None:
-    jobs = [job(f"j{index:02}", 4, 100, 0.0) for index in range(12)] + [
-        job("later", 4, 100, 5000.0),
-        job("last", 4, 100, 5000.0),
-    ]
-    few = spans(profiled(jobs[:12]).outcome)
-    assert (
-        max(end for _, end in few.values()) == 800
-    )  # two at a time until, after 400 s, only four wait
-    assert (
-        max(end for _, end in spans(profiled(jobs[:11]).outcome).values()) == 1100
-    )  # ten are not enough
+    jobs = [job(f"j{index:02}", 4, 100, 0.0) for index in range(12)]
+    later = [job(name, 4, 100, 5000.0) for name in ("later", "last")]
 
-    def ends(quiet: float) -> float:
-        return spans(profiled(jobs, LucidProfiler(quiet_units=quiet)).outcome)["last"][
-            1
-        ]
+    def ends(jobs: list[Job], **options: float) -> float:
+        outcome = profiled(jobs, LucidProfiler(**options)).outcome
+        return max(end for _, end in spans(outcome).values())
 
-    assert ends(40.0) == 5200  # has shrunk
-    assert ends(-1.0) == 5100  # never quiet
+    # Two at a time until, after 400 s, only four wait; ten are not enough.
+    assert (ends(jobs), ends(jobs[:11])) == (800, 1100)
+    assert ends([*jobs, *later], quiet_units=40.0) == 5200  # has shrunk
+    assert ends([*jobs, *later], quiet_units=-1.0) == 5100  # never quiet
 
 
 def test_without_nodes_there_is_no_profiler() -> None:
@@ -904,42 +623,7 @@ def test_every_job_is_accounted_for_once(jobs: list[Job], compat: bool) -> None:
     )
 
 
-# --- the bundled kind of jobs, and the artifact -----------------------------------------------------------------------
-
-
-def test_elastic_jobs_run_at_their_request() -> None:
-    frame = pd.DataFrame(
-        [
-            (
-                "e",
-                1,
-                4,
-                1000.0,
-                "1970-01-01T00:00:00Z",
-                18,
-                12,
-                [0, 1, 2, 4],
-                [0, 10, 18, 20],
-                [0, 10, 18, 20],
-            )
-        ],
-        columns=[
-            "name",
-            "Jmin",
-            "Jmax",
-            "Pmax",
-            "Tsub",
-            "Tcup",
-            "Tcdw",
-            "Ns",
-            "Ps",
-            "Os",
-        ],
-    )
-    (elastic,) = jobs_from_frame(frame)
-    outcome = play([elastic], Lucid())
-    assert elastic.request == 2
-    assert spans(outcome)["e"] == (0, math.ceil(1000 / 18 * S) / S)
+# --- the artifact -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.slow

@@ -317,24 +317,6 @@ def test_pollux_leaves_a_job_alone_that_has_restarted_often(
     assert decision.counts_in(state) == ((2,) if grows else (1,))
 
 
-def test_between_rounds_jobs_keep_their_remaining_units() -> None:
-    """Nodes b and c leave at 90 s: the job that needs two gives back its second at once, no round needed."""
-    jobs = JobTable(
-        (curve_job("pair", [0.0, 2.0], jmin=2), curve_job("single", [1.0, 1.0]))
-    )
-    times = np.array([0, 0, 0, 90, 90]) * SECOND_NS
-    nodes, idle = (
-        np.array([0, 1, 2, 1, 2], dtype=np.int32),
-        np.array([True, True, True, False, False]),
-    )
-    trace = from_changes(
-        ["a", "b", "c"], times, nodes, idle, start=0, end=100 * SECOND_NS
-    )
-    pair, single = Replay(trace, jobs, Pollux(), Rules(max_jobs=0)).run().records
-    assert pair.unit_seconds == 2 * 30  # 60 s to 90 s
-    assert single.unit_seconds in (30, 40)
-
-
 def test_hundreds_of_nodes_that_come_and_go() -> None:
     """The engine checks every decision; no job holds a busy unit, and work is done."""
     frame = generate_dnn_jobs(jobs=10, seed=3, first_submit="2021-02-10")
@@ -356,28 +338,6 @@ def test_hundreds_of_nodes_that_come_and_go() -> None:
 
 
 # --- jobs that tune themselves
-
-
-def played(
-    jobs: JobTable, *, seed: int = 0, until_s: int = 3600
-) -> list[tuple[float, int]]:
-    trace = always_idle(4, 0, until_s * SECOND_NS, units_per_node=4)
-    policy = Pollux(seed=seed, population=20, generations=10)
-    outcome = Replay(trace, jobs, policy, CLUSTER).run()
-    return [(record.unit_seconds, record.rescales) for record in outcome.records]
-
-
-def test_the_same_seed_gives_the_same_replay(applications: Path) -> None:
-    jobs = workload(
-        applications,
-        "a,0,toy,2,64",
-        "b,30,toy,4,128",
-        "c,200,toy,1,64",
-        "d,700,toy,1,64",
-    )
-    first = played(jobs)
-    assert first == played(jobs)
-    assert sum(seconds for seconds, _ in first) > 0
 
 
 def test_a_replay_resumed_ends_as_it_would_have(applications: Path) -> None:

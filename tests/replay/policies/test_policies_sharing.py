@@ -1,35 +1,42 @@
-"""Sharing units by ξ: the closed forms of two jobs, the choice of partners, and forbidden decisions."""
+"""Sharing units by ξ: the closed forms of two jobs, the choice of partners, and forbidden decisions.
+
+Schedules by hand are in `tests/data/worlds/sharing.toml`.
+"""
 
 from __future__ import annotations
 
-import json
-import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
 import numpy as np
-import pandas as pd
 import pytest
 from drawing import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from test_engine import SECOND, START, Rows, make, world
+from rules.drawn import traces
+from worlds import (
+    Scripted,
+    cluster,
+    instant,
+    known,
+    make,
+    replay,
+    rigid,
+    spans,
+    world,
+)
 
 from bft import milp
-from bft.models import Job, JobTable, UnitMemory, xi_from_frame
-from bft.replay.cli.main import run
-from bft.replay.engine.ledger import Outcome
-from bft.replay.engine.loop import Replay
-from bft.replay.engine.rules import Interference, Rules
+from bft.models import Job, UnitMemory
+from bft.replay import NodeTrace, Outcome
+from bft.replay.engine.rules import Interference
 from bft.replay.policies import (
     Decision,
     JobView,
     MilpSharingPolicy,
-    Policy,
     State,
     Traits,
     milp_sharing,
@@ -45,71 +52,25 @@ from bft.replay.policies.sharing import (
 )
 from bft.replay.policies.shortest import ShortestFirst, ShortestRemainingFirst
 from bft.replay.policies.solver import SolverOptions
-from bft.replay.trace.node_trace import always_idle
-
-Ratios = Mapping[tuple[str, str], tuple[float, float]]
 
 SECONDS = st.floats(0.01, 1e6)
 XI = st.floats(1.0, 4.0)
 SHARING = (SrtfAllShared, SrtfWiselyShared, SjfBestSharing)
-CLUSTER = Rules(max_jobs=0)
-
-
-def known(ratios: Ratios, **given: Any) -> Interference:
-    rows = [(a, b, xi_a, xi_b) for (a, b), (xi_a, xi_b) in ratios.items()]
-    return Interference(
-        xi_from_frame(
-            pd.DataFrame(rows, columns=["model_a", "model_b", "xi_a", "xi_b"])
-        ),
-        **given,
-    )
-
-
-def rigid(
-    name: str,
-    units: int,
-    seconds: float,
-    *,
-    at: float = 0.0,
-    model: str = "a",
-    **given: Any,
-) -> Job:
-    one = make(name, [0.0] * units + [1.0], pmax=seconds, jmin=units, at=at)
-    return replace(one, model=model, **given)
-
-
-def clustered(
-    nodes: int,
-    per: int,
-    jobs: Sequence[Job],
-    policy: Policy,
-    between: Interference | None,
-    rules: Rules = CLUSTER,
-) -> Outcome:
-    trace = always_idle(nodes, START, START + 10**7 * SECOND, units_per_node=per)
-    return Replay(trace, JobTable(tuple(jobs)), policy, rules, between).run()
-
-
-def finishes(outcome: Outcome) -> list[float]:
-    return [
-        (record.finish_ns - START) / SECOND if record.finish_ns else math.inf
-        for record in outcome.records
-    ]
 
 
 def mean_jct(outcome: Outcome) -> float:
-    times = [
-        finish - (record.job.tsub_ns - START) / SECOND
-        for record, finish in zip(outcome.records, finishes(outcome), strict=True)
-    ]
-    return sum(times) / len(times)
+    done = [record.finish_ns - record.job.tsub_ns for record in outcome.records]
+    return float(np.mean(done)) / 1e9
 
 
 # --- whom the MILP considers ------------------------------------------------------------------------------------------
 
 
 def considered(
-    ratios: Ratios, xi_partners: int, *, now: tuple[int, int] | None = None
+    ratios: dict[tuple[str, str], Any],
+    xi_partners: int,
+    *,
+    now: tuple[int, int] | None = None,
 ) -> list[tuple[str, str, int]]:
     """Pairs of the models, in alphabetical order, that may share, and how many units they share."""
     models = sorted({model for pair in ratios for model in pair})
@@ -233,22 +194,6 @@ def test_groups_decide_as_well_as_all_jobs_one_by_one(cost_model: Any) -> None:
 # --- two jobs ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass
-class JoinAt:
-    """The second of two jobs joins the first on its unit after a delay, or starts when that has finished."""
-
-    delay_s: float
-    name: str = "join-at"
-
-    def decide(self, state: State) -> Decision:
-        at_ns = START + round(self.delay_s * SECOND)
-        placement = {at: (0,) for at, view in enumerate(state.jobs) if not view.units}
-        if len(state.jobs) == 2 and state.time_ns < at_ns:
-            placement.pop(1)
-            return Decision.placed(placement, wake_ns=at_ns)
-        return Decision.placed(placement)
-
-
 def replayed_mean_s(
     newcomer_s: float,
     running_s: float,
@@ -256,10 +201,19 @@ def replayed_mean_s(
     xi_run: float,
     delay_s: float = 0.0,
 ) -> float:
+    """The second of two jobs joins the first on its unit after a delay, or starts when that has finished."""
+
+    def answer(state: State) -> Decision:
+        waits = list(state.jobs.waiting)
+        if len(state.jobs) == 2 and state.time_ns < instant(delay_s):
+            waits.remove(1)
+            return Decision.placed(dict.fromkeys(waits, (0,)), wake_ns=instant(delay_s))
+        return Decision.placed(dict.fromkeys(waits, (0,)))
+
     jobs = [rigid("b", 1, running_s, model="b"), rigid("a", 1, newcomer_s, model="a")]
-    return mean_jct(
-        clustered(1, 1, jobs, JoinAt(delay_s), known({("a", "b"): (xi_new, xi_run)}))
-    )
+    xi = known({("a", "b"): (xi_new, xi_run)})
+    policy = Scripted(answer, Traits(shares=True))
+    return mean_jct(replay(cluster(1), jobs, policy, interference=xi))
 
 
 @examples(40)
@@ -374,8 +328,8 @@ def test_at_the_bounds() -> None:
     )  # both at half speed end together
     speed = SrtfWiselyShared(helps="speed")
     assert speed.worth((1, 1), (2, 2)) is None
-    assert pays(1, math.inf, 1.5, 1.5)
-    assert not pays(math.inf, 1, 1.5, 1.5)
+    assert pays(1, np.inf, 1.5, 1.5)
+    assert not pays(np.inf, 1, 1.5, 1.5)
 
 
 # --- which units ------------------------------------------------------------------------------------------------------
@@ -411,230 +365,6 @@ def test_a_newcomer_is_consolidated_beside_others_too() -> None:
     assert room.find(8, [0, 1]) is None
 
 
-# --- three policies by hand -------------------------------------------------------------------------------------------
-
-MILD = known({("a", "a"): (1.25, 1.25)})
-HARSH = known({("a", "a"): (1.75, 1.75)})
-
-
-def test_who_finds_free_units_shares_with_nobody() -> None:
-    jobs = [rigid("j0", 1, 100), rigid("j1", 1, 100)]
-    for policy in SHARING:
-        assert finishes(clustered(2, 1, jobs, policy(interference=MILD), MILD)) == [
-            100,
-            100,
-        ]
-
-
-def test_two_jobs_share_one_unit_where_it_pays_and_always_under_ars() -> None:
-    jobs = [rigid("j0", 1, 100), rigid("j1", 1, 200)]
-    for policy in SHARING:
-        assert finishes(clustered(1, 1, jobs, policy(interference=MILD), MILD)) == [
-            125,
-            225,
-        ]
-    assert finishes(
-        clustered(1, 1, jobs, SrtfAllShared(interference=HARSH), HARSH)
-    ) == [175, 275]
-    for policy in (SrtfWiselyShared, SjfBestSharing):
-        assert finishes(clustered(1, 1, jobs, policy(interference=HARSH), HARSH)) == [
-            100,
-            300,
-        ]
-    by_speed = SrtfWiselyShared(interference=HARSH, helps="speed")
-    assert finishes(clustered(1, 1, jobs, by_speed, HARSH)) == [175, 275]
-
-
-def test_sharing_policies_ask_for_the_ratio_on_the_units_of_the_job() -> None:
-    rows = [("a", "a", 1.1, 1.1, 1), ("a", "a", 1.8, 1.8, 8)]
-    columns = ["model_a", "model_b", "xi_a", "xi_b", "units"]
-    between = Interference(xi_from_frame(pd.DataFrame(rows, columns=columns)))
-    for units, shared in ((1, True), (8, False)):
-        jobs = [rigid("j0", units, 100), rigid("j1", units, 100)]
-        for policy in (SrtfWiselyShared, SjfBestSharing):
-            expected = [pytest.approx(110)] * 2 if shared else [100, 200]
-            assert (
-                finishes(
-                    clustered(units, 1, jobs, policy(interference=between), between)
-                )
-                == expected
-            )
-    # Who may not share on one unit may on more: the walk must not take one for the other.
-    rows = [("a", "a", 9.0, 9.0, 1), ("a", "a", 1.1, 1.1, 2)]
-    between = Interference(xi_from_frame(pd.DataFrame(rows, columns=columns)))
-    jobs = [rigid("host", 2, 100), rigid("one", 1, 100), rigid("two", 2, 100)]
-    outcome = clustered(2, 1, jobs, SjfBestSharing(interference=between), between)
-    assert finishes(outcome)[2] == pytest.approx(110)
-
-
-def test_a_third_job_waits() -> None:
-    jobs = [rigid("j0", 1, 100), rigid("j1", 1, 200), rigid("j2", 1, 300)]
-    for policy in SHARING:
-        # At 125 the third joins the second, which has 100 s left; at 250 that is done.
-        assert finishes(clustered(1, 1, jobs, policy(interference=MILD), MILD)) == [
-            125,
-            250,
-            450,
-        ]
-
-
-def test_a_preempted_job_stays_beside_the_newcomer_where_that_helps() -> None:
-    jobs = [rigid("long", 2, 1000), rigid("short", 1, 100, at=50)]
-    mild = clustered(2, 1, jobs, SrtfWiselyShared(interference=MILD), MILD)
-    assert finishes(mild) == [1025, 175]
-    assert mild.records[0].starts == 1
-    harsh = clustered(2, 1, jobs, SrtfWiselyShared(interference=HARSH), HARSH)
-    assert finishes(harsh) == [1100, 150]
-    assert harsh.records[0].starts == 2
-    # A short newcomer beside a long job does pay, though no preemption would be possible.
-    assert finishes(clustered(2, 1, jobs, SjfBestSharing(interference=HARSH), HARSH))[
-        1
-    ] == pytest.approx(50 + 175)
-
-
-def test_a_newcomer_may_sit_on_several_jobs_and_each_takes_one() -> None:
-    jobs = [
-        rigid("j0", 1, 100),
-        rigid("j1", 1, 100),
-        rigid("wide", 2, 100, at=10),
-        rigid("late", 1, 300, at=20),
-    ]
-    for policy in (SrtfAllShared, SrtfWiselyShared):
-        seen = Watched(policy(interference=MILD), MILD)
-        outcome = clustered(2, 1, jobs, seen, MILD)
-        assert (
-            max(len(view.partners) for state in seen.states for view in state.jobs) == 2
-        )
-        assert outcome.records[3].start_ns == START + round(
-            finishes(outcome)[0] * SECOND
-        )
-
-
-def test_wrs_takes_the_best_partner_by_what_helps() -> None:
-    between = known({("a", "b"): (1.1, 1.1), ("a", "c"): (1.3, 1.3)})
-    jobs = [
-        rigid("b", 1, 1000, model="b"),
-        rigid("c", 1, 200, model="c"),
-        rigid("a", 1, 2000, at=10),
-    ]
-    for helps, best in (("completion", 1), ("speed", 0)):
-        seen = Watched(SrtfWiselyShared(interference=between, helps=helps), between)  # type: ignore[arg-type]
-        clustered(2, 1, jobs, seen, between)
-        assert seen.placements[1] == {2: seen.states[1].jobs[best].held}
-
-
-def test_who_gave_way_starts_elsewhere_at_once() -> None:
-    jobs = [
-        rigid("gone", 1, 10),
-        rigid("v", 1, 500),
-        rigid("w", 1, 900),
-        rigid("new", 2, 50, at=20),
-    ]
-    for policy in (SrtfAllShared, SrtfWiselyShared):
-        for between in (
-            None,
-            HARSH if policy is SrtfWiselyShared else known({("b", "b"): (1.0, 1.0)}),
-        ):
-            outcome = clustered(2, 2, jobs, policy(interference=between), between)
-            assert finishes(outcome) == pytest.approx([10, 500, 900, 70])
-            assert outcome.records[2].starts == 2
-
-
-def test_a_running_job_that_takes_a_newcomer_lets_go_of_its_partner() -> None:
-    """`guest` is on one of the units of `wide` when `short` takes the other: only one of them can be beside it."""
-    jobs = [
-        rigid("wide", 2, 500),
-        rigid("guest", 1, 900, at=1),
-        rigid("short", 1, 50, at=20),
-    ]
-    seen = Watched(SrtfAllShared(interference=MILD), MILD)
-    clustered(2, 1, jobs, seen, MILD)
-    assert seen.placements[:3] == [{0: (0, 1)}, {1: (0,)}, {2: (1,), 1: ()}]
-
-
-def test_bsbf_takes_the_partners_with_the_least_mean_completion_time() -> None:
-    between = known({("a", "b"): (1.1, 1.1), ("a", "c"): (1.3, 1.3)})
-    jobs = [
-        rigid("b", 1, 1000, model="b"),
-        rigid("c", 1, 200, model="c"),
-        rigid("a", 1, 500, at=10),
-    ]
-    seen = Watched(SjfBestSharing(interference=between), between)
-    clustered(2, 1, jobs, seen, between)
-    # 0.5 · 500 + (1 - 1 / 2.6) · 1.3 · 190 = 402 beside c; 0.5 · 990 + (1 - 1 / 2.2) · 1.1 · 500 = 795 beside b.
-    assert [partner for partner, _ in seen.states[1].jobs[2].partners] == []
-    assert seen.placements[1] == {2: seen.states[1].jobs[1].held}
-
-
-def test_bsbf_lets_a_wide_job_have_several_newcomers_and_counts_its_present_pace() -> (
-    None
-):
-    between = known({("a", "b"): (1.2, 1.9)})
-    wide, long = rigid("wide", 2, 100, model="b"), rigid("long", 1, 2000, at=2.0)
-    seen = Watched(SjfBestSharing(interference=between), between)
-    clustered(2, 1, [wide, long], seen, between)
-    assert seen.placements[1] == {}  # 1.9 · (1 - 1 / 2.4) > 1
-    seen = Watched(SjfBestSharing(interference=between), between)
-    clustered(2, 1, [wide, rigid("short", 1, 10, at=1.0), long], seen, between)
-    assert seen.placements[1] == {1: (0,)}  # a short one may join
-    assert seen.placements[2] == {
-        2: (1,)
-    }  # and slows `wide` down: one more costs that nothing
-
-
-def test_consolidated_jobs_do_not_straddle_nodes_to_share() -> None:
-    jobs = [
-        rigid("j0", 2, 100),
-        rigid("j1", 2, 100),
-        rigid("j2", 2, 100),
-        rigid("new", 4, 500, at=10),
-    ]
-    for policy in SHARING:
-        seen = Watched(policy(interference=MILD), MILD)
-        clustered(2, 4, jobs, seen, MILD)
-        placed = next(
-            placement[3] for state, placement in seen.steps() if 3 in placement
-        )
-        assert len({unit // 4 for unit in placed}) == 1
-
-
-def test_memory_and_forbidden_pairs_are_respected() -> None:
-    small, large = {"memory_gib": 4.0}, {"memory_gib": 12.0}
-    for given_, shares in (
-        (({"unit_memory_gib": 16.0}, small, large), True),
-        (({"unit_memory_gib": 15.9}, small, large), False),
-        (({"unit_memory_gib": 16.0}, {}, large), False),
-        (({"forbidden": frozenset({frozenset({"a"})})}, small, large), False),
-        (({"xi_max": 1.2}, small, large), False),
-    ):
-        options, first, second = given_
-        between = known({("a", "a"): (1.25, 1.25)}, **options)
-        jobs = [rigid("j0", 1, 100, **first), rigid("j1", 1, 200, **second)]
-        for policy in SHARING:
-            expected = [125, 225] if shares else [100, 300]
-            assert (
-                finishes(clustered(1, 1, jobs, policy(interference=between), between))
-                == expected
-            )
-
-
-def test_a_unit_that_leaves_stops_both_and_they_come_back_together() -> None:
-    rows: Rows = [(0, "a", 1), (700, "a", 0), (1000, "a", 1)]
-    jobs = [rigid("j0", 1, 2000), rigid("j1", 1, 3000)]
-    for policy in SHARING:
-        trace = world(rows, 10_000)
-        outcome = Replay(
-            trace,
-            JobTable(tuple(jobs)),
-            policy(interference=MILD),
-            Rules(max_jobs=0),
-            MILD,
-        ).run()
-        # 600 s of 1.25 are saved: 480 samples each.
-        assert finishes(outcome)[0] == pytest.approx(1000 + 1520 * 1.25)
-        assert [record.preemptions for record in outcome.records] == [1, 1]
-
-
 # --- smaller batches --------------------------------------------------------------------------------------------------
 
 MEMORY = UnitMemory([("a", 16, 4.0), ("a", 32, 6.0), ("a", 64, 10.0), ("b", 64, 9.0)])
@@ -644,7 +374,7 @@ def test_the_job_submitted_later_shares_with_a_smaller_batch_at_the_price_of_its
     None
 ):
     first = rigid("first", 1, 100, model="b", batch_size=64, memory_gib=9.0)
-    later = rigid("later", 1, 400, at=1.0, batch_size=64, memory_gib=10.0)
+    later = rigid("later", 1, 400, at=1, model="a", batch_size=64, memory_gib=10.0)
     ratios = {("a", "b"): (1.1, 1.3)}
     for gib, expected in (
         (19.0, (1.1, 1.3)),
@@ -674,15 +404,6 @@ def test_the_job_submitted_later_shares_with_a_smaller_batch_at_the_price_of_its
     assert between.xi(first, later) is not None
 
 
-def test_a_replay_runs_a_pair_with_a_smaller_batch() -> None:
-    between = known({("a", "b"): (1.0, 1.0)}, unit_memory_gib=15.0, memory=MEMORY)
-    first = rigid("first", 1, 100, model="b", batch_size=64, memory_gib=9.0)
-    later = rigid("later", 1, 400, batch_size=64, memory_gib=10.0, at=1.0)
-    for policy in SHARING:
-        outcome = clustered(1, 1, [first, later], policy(interference=between), between)
-        assert finishes(outcome) == pytest.approx([100, 100 + 400 - 99 / 2])
-
-
 # --- what holds in any world ------------------------------------------------------------------------------------------
 
 
@@ -691,37 +412,32 @@ class Watched:
     """A policy with a check of every decision."""
 
     policy: Any
-    between: Interference | None
-    states: list[State] = field(default_factory=list)
-    placements: list[Mapping[int, tuple[int, ...]]] = field(default_factory=list)
+    between: Interference
+    seen: list[tuple[State, Mapping[int, tuple[int, ...]]]] = field(
+        default_factory=list
+    )
+    name: str = "watched"
     traits: Traits = Traits(rigid=True, clairvoyant=True)
-
-    @property
-    def name(self) -> str:
-        return str(self.policy.name)
-
-    def steps(self) -> list[tuple[State, Mapping[int, tuple[int, ...]]]]:
-        return list(zip(self.states, self.placements, strict=True))
 
     def decide(self, state: State) -> Decision:
         decision: Decision = self.policy.decide(state)
-        self.states.append(state)
-        self.placements.append(dict(decision.placement or {}))
-        self.check(state, decision.placement or {})
+        placement = {at: tuple(of) for at, of in (decision.placement or {}).items()}
+        self.seen.append((state, placement))
+        self.check(state, placement)
         return decision
 
     def check(self, state: State, placement: Mapping[int, tuple[int, ...]]) -> None:
-        held = {at: placement.get(at, view.held) for at, view in enumerate(state.jobs)}
+        bsbf = isinstance(self.policy, SjfBestSharing)
         holders: dict[int, list[int]] = {}
-        for at, units in held.items():
-            assert len(units) in (0, state.jobs[at].job.request)
-            assert len(set(units)) == len(units)
-            if placement.get(at):
-                assert not state.jobs[at].units
+        for at, view in enumerate(state.jobs):
+            units = placement.get(at, view.held)
+            assert len(set(units)) == len(units) in (0, view.job.request)
+            assert not (placement.get(at) and view.units)
             for unit in units:
                 assert state.machine.is_idle(unit)
                 holders.setdefault(unit, []).append(at)
         assert all(len(jobs) <= 2 for jobs in holders.values())
+        assert not bsbf or all(placement.values()), "it stopped a job"
         pairs = {tuple(jobs) for jobs in holders.values() if len(jobs) == 2}
         partners = Counter(at for pair in pairs for at in pair)
         old = {
@@ -730,40 +446,26 @@ class Watched:
             for other, _ in view.partners
         }
         for a, b in pairs:
-            assert self.between is not None
             assert self.between.xi(state.jobs[a].job, state.jobs[b].job) is not None
-            if not isinstance(self.policy, SjfBestSharing):
-                # A newcomer on several jobs, each of which has it alone.
-                assert min(partners[a], partners[b]) == 1
-            if (a, b) not in old and not isinstance(self.policy, SrtfAllShared):
-                self.helps(state, a, b)
-        if not isinstance(self.policy, SjfBestSharing):
-            for (
-                at,
-                count,
-            ) in (
-                partners.items()
-            ):  # who has several is a newcomer now, or has had them before
-                beside = {b if a == at else a for a, b in pairs if at in (a, b)}
-                assert (
-                    count == 1
-                    or placement.get(at)
-                    or all((at, other) in old for other in beside)
-                )
-        if isinstance(self.policy, SjfBestSharing):
-            assert all(units for units in placement.values()), "it stopped a job"
+            # A newcomer on several jobs, each of which has it alone.
+            assert bsbf or min(partners[a], partners[b]) == 1
+            if (a, b) not in old and isinstance(self.policy, SrtfWiselyShared):
+                self.helps(state.jobs[a], state.jobs[b])
+        for at, count in partners.items():
+            # Who has several is a newcomer now, or has had them before.
+            beside = {b if a == at else a for a, b in pairs if at in (a, b)}
+            had = all((at, other) in old for other in beside)
+            assert bsbf or count == 1 or placement.get(at) or had
 
-    def helps(self, state: State, a: int, b: int) -> None:
-        """A pair is made only where it pays, one of the two seen as the newcomer."""
-        assert self.between is not None
-        views = state.jobs[a], state.jobs[b]
-        xi_a, xi_b = self.between.xi(views[0].job, views[1].job) or (math.inf, math.inf)
-        if any(view.partners for view in views) or isinstance(
-            self.policy, SjfBestSharing
-        ):
-            return  # counted at the pace that the others leave it
-        assert pays(views[0].remaining, views[1].remaining, xi_a, xi_b) or pays(
-            views[1].remaining, views[0].remaining, xi_b, xi_a
+    def helps(self, one: JobView, other: JobView) -> None:
+        """A pair is made only where it pays, one of the two seen as the newcomer, at the pace that others leave it."""
+        xi = self.between.xi(one.job, other.job)
+        assert xi is not None
+        assert (
+            one.partners
+            or other.partners
+            or pays(one.remaining, other.remaining, *xi)
+            or pays(other.remaining, one.remaining, *xi[::-1])
         )
 
 
@@ -785,59 +487,26 @@ def ratio_tables(draw: st.DrawFn) -> Interference:
 
 
 @st.composite
-def job_lists(
-    draw: st.DrawFn, *, most: int = 8, largest: int = 5, together: bool = False
-) -> list[Job]:
-    count = draw(st.integers(1, most))
+def job_lists(draw: st.DrawFn, *, most: int = 8, largest: int = 5) -> list[Job]:
     return [
         rigid(
             f"j{k}",
             draw(st.integers(1, largest)),
             draw(st.integers(1, 900)),
-            at=0.0 if together else draw(st.integers(0, 500)),
+            at=draw(st.integers(0, 500)),
             model=draw(st.sampled_from(MODELS)),
         )
-        for k in range(count)
+        for k in range(draw(st.integers(1, most)))
     ]
 
 
-@st.composite
-def pools(draw: st.DrawFn) -> tuple[Rows, int]:
-    """Nodes that come and go, and units of a node."""
-    rows: list[tuple[float, str, int]] = [(0.0, "abcd", 1)]
-    now, idle = 0.0, set("abcd")
-    for _ in range(draw(st.sampled_from([0, 0, 3, 10]))):
-        now += draw(st.integers(1, 400))
-        node = draw(st.sampled_from("abcd"))
-        rows.append((now, node, int(node not in idle)))
-        idle ^= {node}
-    return rows, draw(st.sampled_from([1, 1, 2, 4]))
-
-
-OVERHEADS = st.builds(
-    Rules,
-    max_jobs=st.just(0),
-    checkpoint_interval_s=st.sampled_from([0.0, 7.0, 600.0]),
-    restart_overhead=st.sampled_from([(), ((2, 11.0), (4, 30.0))]),
+OVERHEADS = st.fixed_dictionaries(
+    {
+        "checkpoint_interval_s": st.sampled_from([0.0, 7.0, 600.0]),
+        "restart_overhead": st.sampled_from([(), ((2, 11.0), (4, 30.0))]),
+    }
 )
-END = 20_000.0
-
-
-def replayed(
-    pool: tuple[Rows, int],
-    jobs: Sequence[Job],
-    policy: Any,
-    between: Interference | None,
-    rules: Rules,
-) -> Outcome:
-    rows, per = pool
-    return Replay(
-        world(rows, END, units_per_node=per),
-        JobTable(tuple(jobs)),
-        policy,
-        rules,
-        between,
-    ).run()
+PER = st.sampled_from([1, 2, 4])
 
 
 def same(one: Outcome, other: Outcome) -> bool:
@@ -851,90 +520,54 @@ def same(one: Outcome, other: Outcome) -> bool:
 
 
 @pytest.mark.parametrize("policy", SHARING)
-@given(pools(), job_lists(), ratio_tables(), OVERHEADS, st.booleans())
+@given(traces(), job_lists(), ratio_tables(), OVERHEADS, st.booleans())
 def test_no_decision_breaks_a_rule_and_the_books_hold(
     policy: Any,
-    pool: tuple[Rows, int],
+    trace: NodeTrace,
     jobs: list[Job],
-    between: Interference,
-    rules: Rules,
+    xi: Interference,
+    rules: dict[str, Any],
     consolidate: bool,
 ) -> None:
-    watched = Watched(policy(interference=between, consolidate=consolidate), between)
-    outcome = replayed(pool, jobs, watched, between, rules)
-    for record in outcome.records:
+    watched = Watched(policy(interference=xi, consolidate=consolidate), xi)
+    for record in replay(trace, jobs, watched, interference=xi, **rules).records:
         assert 0 <= record.work <= record.job.pmax
-        lost = record.lost
-        assert record.gained - lost == pytest.approx(record.work, abs=1e-6)
-        if isinstance(watched.policy, SjfBestSharing):
-            assert record.stops == 0
-    if len(pool[0]) == 1:  # all nodes stay: everybody who fits ends
-        fits = 4 * pool[1]
-        assert all(
-            (record.finish_ns is not None) == (record.job.request <= fits)
-            for record in outcome.records
-        )
-
-
-@examples(40)
-@pytest.mark.parametrize("policy", SHARING)
-@given(pools(), job_lists(), ratio_tables(), st.randoms(use_true_random=False))
-def test_names_change_nothing_and_two_runs_are_equal(
-    policy: Any,
-    pool: tuple[Rows, int],
-    jobs: list[Job],
-    between: Interference,
-    random: Any,
-) -> None:
-    names = [job.name for job in jobs]
-    random.shuffle(names)
-    renamed = [replace(job, name=name) for job, name in zip(jobs, names, strict=True)]
-    once = replayed(pool, jobs, policy(interference=between), between, CLUSTER)
-    assert same(
-        once, replayed(pool, jobs, policy(interference=between), between, CLUSTER)
-    )
-    other = replayed(pool, renamed, policy(interference=between), between, CLUSTER)
-    assert finishes(other) == finishes(once)
+        assert record.gained - record.lost == pytest.approx(record.work, abs=1e-6)
+        assert not (policy is SjfBestSharing and record.stops)
+    nodes = cluster(2, 2)  # they stay: everybody who fits ends
+    for record in replay(nodes, jobs, watched, interference=xi, **rules).records:
+        assert (record.finish_ns is not None) == (record.job.request <= 4)
 
 
 @pytest.mark.parametrize("policy", [SrtfAllShared, SrtfWiselyShared])
-@given(pools(), job_lists(), OVERHEADS, st.booleans(), st.booleans())
+@given(traces(), job_lists(), OVERHEADS, st.booleans(), st.booleans())
 def test_where_nobody_may_share_it_is_plain_srtf(
     policy: Any,
-    pool: tuple[Rows, int],
+    trace: NodeTrace,
     jobs: list[Job],
-    rules: Rules,
+    rules: dict[str, Any],
     consolidate: bool,
     known_to_be_bad: bool,
 ) -> None:
-    between = known({("a", "a"): (9.0, 9.0)}, xi_max=2.0) if known_to_be_bad else None
-    plain = replayed(
-        pool, jobs, ShortestRemainingFirst(consolidate=consolidate), None, rules
+    xi = known({("a", "a"): (9.0, 9.0)}, xi_max=2.0) if known_to_be_bad else None
+    shared, plain = (
+        replay(trace, jobs, made, interference=xi, **rules)
+        for made in (
+            policy(interference=xi, consolidate=consolidate),
+            ShortestRemainingFirst(consolidate=consolidate),
+        )
     )
-    assert same(
-        replayed(
-            pool,
-            jobs,
-            policy(interference=between, consolidate=consolidate),
-            between,
-            rules,
-        ),
-        plain,
-    )
+    assert same(shared, plain)
 
 
-@given(st.sampled_from([1, 2, 4]), job_lists(), st.booleans())
+@given(PER, job_lists(), st.booleans())
 def test_where_nobody_may_share_bsbf_is_sjf_with_backfill(
     per: int, jobs: list[Job], consolidate: bool
 ) -> None:
-    pool = ([(0.0, "abcd", 1)], per)
-    plain = replayed(
-        pool, jobs, ShortestFirst(backfill=True, consolidate=consolidate), None, CLUSTER
-    )
-    assert same(
-        replayed(pool, jobs, SjfBestSharing(consolidate=consolidate), None, CLUSTER),
-        plain,
-    )
+    plain = ShortestFirst(backfill=True, consolidate=consolidate)
+    shared = SjfBestSharing(consolidate=consolidate)
+    one, other = (replay(cluster(4, per), jobs, each) for each in (shared, plain))
+    assert same(one, other)
 
 
 @given(job_lists(most=7, largest=4), st.sampled_from([1, 2]))
@@ -943,8 +576,8 @@ def test_bsbf_leaves_no_job_waiting_that_could_join(jobs: list[Job], per: int) -
         {("a", "a"): (1.2, 1.2), ("a", "b"): (1.3, 1.1), ("b", "b"): (1.0, 1.0)}
     )
     watched = Watched(SjfBestSharing(interference=between, consolidate=False), between)
-    replayed(([(0.0, "abcd", 1)], per), jobs, watched, between, CLUSTER)
-    for state, placement in watched.steps():
+    replay(cluster(4, per), jobs, watched, interference=between)
+    for state, placement in watched.seen:
         held = {at: placement.get(at, view.held) for at, view in enumerate(state.jobs)}
         holders = Counter(unit for units in held.values() for unit in units)
         free = state.idle - len(holders)
@@ -976,47 +609,11 @@ def test_sharing_that_costs_nothing_makes_no_mean_completion_time_worse(
         (SrtfWiselyShared, ShortestRemainingFirst()),
         (SjfBestSharing, ShortestFirst(backfill=True)),
     ):
-        shared = mean_jct(
-            clustered(nodes, 1, jobs, policy(interference=between), between)
+        shared, alone = (
+            mean_jct(replay(cluster(nodes), jobs, each, interference=between))
+            for each in (policy(interference=between), plain)
         )
-        assert shared <= mean_jct(clustered(nodes, 1, jobs, plain, None)) * (1 + 1e-9)
-
-
-@pytest.mark.parametrize("name", ["srtf-ars", "srtf-wrs", "sjf-bsbf"])
-@pytest.mark.parametrize(
-    "where", [["--cluster", "2x2"], ["-ndmap", "trace.csv"]], ids=["cluster", "trace"]
-)
-def test_on_the_command_line(
-    name: str,
-    where: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("xi.csv").write_text("model_a,model_b,xi_a,xi_b\na,b,1.2,1.1\na,a,1.3,1.3\n")
-    Path("trace.csv").write_text(
-        "time,node,idle\n"
-        + "".join(f"2021-02-10T00:00:00Z,n{i},1\n" for i in range(4))
-        + "2021-02-10T00:10:00Z,n0,0\n"
-    )
-    rows = "".join(
-        f'j{j},{"ab"[j % 2]},2,2,{900 + 100 * j},2021-02-10T00:00:0{j}Z,0,0,"[0,2]","[0,1]","[0,1]"\n'
-        for j in range(6)
-    )
-    Path("jobs.csv").write_text(
-        "name,model,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os\n" + rows
-    )
-    command = [*where, "--jobs", "jobs.csv", "--policy", name]
-    assert run([*command, "-name", "one", "--xi", "xi.csv"]) == 0
-    held = pd.read_parquet("one-itrOut/allocations.parquet")
-    seconds = (held["end"] - held["start"]).dt.total_seconds() * (
-        held["last_unit"] - held["first_unit"] + 1
-    )
-    metrics = json.loads(Path("one-itrOut/summary.json").read_text())["metrics"]
-    assert seconds.sum() > metrics["used_unit_s"], "nothing was shared"
-    assert run([*command, "-name", "two"]) == 2
-    assert "needs --xi" in capsys.readouterr().err
+        assert shared <= alone * (1 + 1e-9)
 
 
 # --- sharing and measuring ----------------------------------------------------------------------------------------
@@ -1034,19 +631,15 @@ def test_jobs_that_are_measured_leave_those_that_they_share_with(
 ) -> None:
     """Preemptions and finishes bring jobs together that are still to be measured: each decision can be posed."""
     random = np.random.default_rng(seed)
-    changes = [(float(at), n, int(random.integers(2))) for n in "abcd"
-               for at in random.integers(1, 400, 6)]  # fmt: skip
-    changes = [(0.0, n, 1) for n in "abcd"] + changes
-    trace = world(changes, 500, nodes="abcd")
-    made = tuple(
-        replace(
-            make(f"j{j}", (0, 10, 18, 24), pmax=float(random.integers(400, 9000)),
-                 at=float(random.integers(0, 200)), up=3.0, down=2.0),
-            model="ab"[j % 2],
-        )
+    rows = [(float(at), n, int(random.integers(2))) for n in "abcd"
+            for at in random.integers(1, 400, 6)]  # fmt: skip
+    trace = world([(0.0, "abcd", 1), *rows], 500)
+    made = [
+        make(f"j{j}", pmax=float(random.integers(400, 9000)), model="ab"[j % 2],
+             at=float(random.integers(0, 200)), up=3.0, down=2.0)
         for j in range(jobs)
-    )  # fmt: skip
-    between = known({("a", "b"): (1.1, 1.2), ("a", "a"): (1.3, 1.3)})
+    ]  # fmt: skip
+    xi = known({("a", "b"): (1.1, 1.2), ("a", "a"): (1.3, 1.3)})
     policy = MilpSharingPolicy(
         60.0,
         SolverOptions("highs"),
@@ -1054,11 +647,9 @@ def test_jobs_that_are_measured_leave_those_that_they_share_with(
         curves="profile",
         profile_order=order,
         profile_s=20.0,
-        interference=between,
+        interference=xi,
     )
-    rules = replace(CLUSTER, cost_model=cost_model)
-    outcome = Replay(trace, JobTable(made), policy, rules, between).run()
-    assert outcome.work > 0
+    assert replay(trace, made, policy, interference=xi, cost_model=cost_model).work > 0
 
 
 def test_a_measured_job_gets_its_units_alone_though_it_shares_them_now() -> None:
@@ -1077,10 +668,12 @@ def test_a_measured_job_gets_its_units_alone_though_it_shares_them_now() -> None
 
 
 def test_a_policy_that_replays_again_knows_the_ratios_of_the_new_jobs() -> None:
-    between = known({("a", "a"): (1.05, 1.05), ("b", "b"): (3.0, 3.0)})
-    policy = MilpSharingPolicy(60.0, SolverOptions("highs"), interference=between)
+    xi = known({("a", "a"): (1.05, 1.05), ("b", "b"): (3.0, 3.0)})
+    policy = MilpSharingPolicy(60.0, SolverOptions("highs"), interference=xi)
     for model in "ab":
         jobs = [rigid(name, 2, 500.0, model=model) for name in ("j0", "j1", "j2")]
-        again = clustered(1, 2, jobs, policy, between)
-        anew = clustered(1, 2, jobs, replace(policy), between)
-        assert finishes(again) == finishes(anew)
+        again, anew = (
+            replay(cluster(1, 2), jobs, each, interference=xi)
+            for each in (policy, replace(policy))
+        )
+        assert spans(again) == spans(anew)

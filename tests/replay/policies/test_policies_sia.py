@@ -175,46 +175,6 @@ def test_a_fitted_job_is_judged_on_a_kind_where_it_never_ran_by_one_unit_there(
         assert found["fast"][n] == pytest.approx(4 * utility)
 
 
-def test_configurations_are_powers_of_two_and_whole_nodes() -> None:
-    view = JobView(job("a", [0.0, *range(1, 17)]), 16, 0.0, held=tuple(range(16)))
-    policy = Sia(growth=100.0)
-    policy.decide(
-        State(NOW_NS + 1, 16, [view])
-    )  # between rounds: what it holds is remembered
-    assert list(policy.utilities(view, NOW_NS, {"": 4})[""]) == [1, 2, 4, 8, 12, 16]
-    assert list(policy.utilities(view, NOW_NS, {"": 8})[""]) == [1, 2, 4, 8, 16]
-    odd = JobView(job("b", [0.0, *range(1, 7)], sizes=(3, 6), jmin=3), 0, 0.0)
-    assert list(policy.utilities(odd, NOW_NS, {"": 4})[""]) == [
-        3
-    ]  # it has no other sizes, and begins on the smallest
-
-
-def test_jobs_double_at_most_and_restarts_are_weighed() -> None:
-    # Linear jobs on 6 nodes: one unit each at first, two each after 60 s (r = 60/90). After 120 s r = 90/150 = 0.6:
-    # four and two units lose (0.6·4)^-0.5 + 2^-0.5 = 1.353, three each 2·(0.6·3)^-0.5 = 1.491, two each 1.414.
-    jobs = JobTable(
-        tuple(job(name, [0.0, *(10.0 * n for n in range(1, 9))]) for name in "ab")
-    )
-    replay = Replay(
-        always_idle(6, 0, 600 * SECOND_NS), jobs, Sia(), Rules(events="all")
-    )
-    seen = {}
-    while (state := replay.advance()) is None or state.time_ns < 300 * SECOND_NS:
-        if state is not None:
-            decision = replay.policy.decide(state)
-            seen[state.time_ns // SECOND_NS] = tuple(
-                int(n) for n in decision.counts_in(state)
-            )
-            replay.decide(decision)
-    assert [seen[at] for at in (0, 60, 120)] == [(1, 1), (2, 2), (4, 2)]
-    # By hand: at 60 s keeping is worth 1.1 - 1, doubling 1.1 - (2/3 · 2)^-0.5 = 0.234.
-    view = JobView(jobs.jobs[0], 1, 0.0, starts=1, held=(0,))
-    policy = Sia()
-    policy._largest["a"] = 1
-    found = policy.utilities(view, 60 * SECOND_NS, {"": 1})
-    assert found[""] == pytest.approx({1: 0.1, 2: 1.1 - (4 / 3) ** -0.5})
-
-
 def test_a_job_that_restarts_keeps_its_units_and_others_share_the_rest() -> None:
     linear = [0.0, *(10.0 * n for n in range(1, 9))]
     running, waiting = job("a", linear), job("b", linear)
@@ -270,21 +230,6 @@ def test_where_moves_are_free_no_job_is_on_more_nodes_than_it_needs(
             assert len(nodes) == -(-len(running.units) // 4)
 
 
-def test_placements_are_packed_on_few_nodes() -> None:
-    jobs = JobTable(
-        tuple(job(name, [0.0, *(10.0 * n for n in range(1, 5))]) for name in "ab")
-    )
-    replay = Replay(
-        always_idle(2, 0, 300 * SECOND_NS, units_per_node=4),
-        jobs,
-        Sia(),
-        Rules(max_jobs=0),
-    )
-    assert replay.run().work > 0
-    held = [{unit // 4 for unit in running.units} for running in replay._in_play.line]
-    assert sorted(map(tuple, held)) == [(0,), (1,)]
-
-
 @pytest.mark.parametrize(
     "given",
     [{"power": 0.0}, {"growth": 0.5}, {"no_allocation": 0.5}, {"delay_s": -1.0}],
@@ -292,14 +237,3 @@ def test_placements_are_packed_on_few_nodes() -> None:
 def test_constants_without_meaning_are_refused(given: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(given))):
         Sia(**given)  # type: ignore[arg-type]
-
-
-def test_memory_survives_a_checkpoint() -> None:
-    policy = Sia()
-    policy.decide(
-        State(NOW_NS, 4, [JobView(job("a", [0.0, 1.0, 2.0]), 2, 0.0, held=(0, 1))])
-    )
-    other = Sia()
-    other.restore(policy.state())
-    assert other._largest == {"a": 2}
-    assert np.isfinite(other.power)

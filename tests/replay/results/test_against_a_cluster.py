@@ -117,10 +117,15 @@ def test_each_job_is_held_against_a_fit_to_all_others(
 @pytest.mark.parametrize(
     "name",
     [
-        "min_total_duration",
-        "max_sum_throughput_perf",
         "shockwave",
-        "finish_time_fairness",
+        *(
+            pytest.param(name, marks=pytest.mark.slow)
+            for name in (
+                "min_total_duration",
+                "max_sum_throughput_perf",
+                "finish_time_fairness",
+            )
+        ),
     ],
 )
 def test_the_recorded_schedules_give_the_measured_completion_times(

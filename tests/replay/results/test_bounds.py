@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import json
 import zlib
 from dataclasses import dataclass, replace
 from functools import cache
@@ -24,7 +23,6 @@ from test_engine_sharing import interference, world
 
 from bft.models import Curve, Job, JobTable, read_published_jobs
 from bft.models.searches.successive_halving import SuccessiveHalving
-from bft.replay.cli.main import run
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Interference, Rules
@@ -406,14 +404,6 @@ def test_on_one_unit_the_bound_of_completions_equals_enumeration(
     assert bounds.makespan_s == (None if done is None else done - min(submits))
 
 
-def test_one_job_that_can_be_done() -> None:
-    trace = always_idle(2, START, START + 100 * SECOND)
-    curve = Curve(np.array([0, 2]), np.array([0.0, 2.0]))
-    job = Job("j", START, 1, 2, 50.0, 0.0, 0.0, curve, curve)
-    bounds = bounds_of([(trace, JobTable((job,)))])
-    assert (bounds.bound, bounds.jct_mean_s, bounds.makespan_s) == (50, 25, 25)
-
-
 def test_virtual_clusters_share_nothing() -> None:
     curve = Curve(np.array([0, 1]), np.array([0.0, 2.0]))
     pools = [
@@ -459,6 +449,7 @@ def test_jobs_without_a_curve_have_no_bound() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.reference
 def test_the_published_workload_on_512_nodes(reference: Path) -> None:
     """Against figures found by another programme for the same mathematics."""
@@ -595,44 +586,3 @@ def test_with_one_kind_the_bounds_are_the_usual_ones(
         usual.jct_mean_s,
         usual.makespan_s,
     )
-
-
-def test_the_bound_by_kind_by_hand() -> None:
-    # 100 s on two fast and two slow units. Per unit a does 10 and 5 samples/s, b 8 and 1. Alone a does at most 2000: by
-    # the slow units 1000, by 100 s of a fast one as many. The other fast one is b's. (Both kinds at once is too good.)
-    def job(name: str, fast: float, slow: float) -> Job:
-        curves = {
-            kind: (Curve([0, 4], [0, 4 * rate]),) * 2
-            for kind, rate in (("fast", fast), ("slow", slow))
-        }
-        return Job(name, START, 1, 4, 1e6, 0.0, 0.0, *curves["slow"], by_kind=curves)
-
-    trace = replace(
-        always_idle(4, START, START + 100 * SECOND),
-        kinds=("fast", "fast", "slow", "slow"),
-    )
-    bounds = bounds_of([(trace, JobTable((job("a", 10, 5), job("b", 8, 1))))])
-    assert bounds.bound == pytest.approx(2000 + 100 * 8)
-    assert bounds.jct_mean_s == 100
-
-
-def test_the_example_is_held_against_its_bound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(Path(__file__).parents[3] / "examples" / "kinds")
-    given = ["-ndmap", "trace.csv", "--jobs", "jobs.csv", "--option", "kinds=kinds.csv"]
-    replay = [
-        *given,
-        "-Tfwd",
-        "600",
-        "--backend",
-        "exact",
-        "--out",
-        str(tmp_path / "run"),
-    ]
-    assert run(replay) == 0
-    metrics = json.loads((tmp_path / "run" / "summary.json").read_text())["metrics"]
-    assert 0.5 < metrics["share_of_bound"] <= 1
-    capsys.readouterr()
-    assert run(["--bound", *given]) == 0
-    assert f"at most {metrics['bound']:,.0f} samples" in capsys.readouterr().out

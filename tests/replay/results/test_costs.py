@@ -10,9 +10,10 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from test_engine import make, replay, world, worlds
+from rules.drawn import tables, traces
+from worlds import cluster, make, replay
 
-from bft.models import Job
+from bft.models import JobTable
 from bft.replay.cli.main import run
 from bft.replay.policies import EqualShare
 from bft.replay.results.headlines import costs
@@ -23,21 +24,22 @@ HOUR_NS = 3600 * 10**9
 
 @examples(60)
 @given(
-    worlds(),
+    traces(),
+    tables(),
     st.floats(0, 500),
     st.floats(0, 2000),
     st.floats(0, 100),
     st.floats(0, 1000),
 )
 def test_figures_are_those_of_the_units_that_were_idle_and_held(
-    made: tuple[NodeTrace, list[Job]],
+    trace: NodeTrace,
+    jobs: JobTable,
     idle_w: float,
     more_w: float,
     price: float,
     grams: float,
 ) -> None:
-    trace, jobs = made
-    outcome = replay(trace, jobs, EqualShare())
+    outcome = replay(trace, jobs.jobs, EqualShare())
     result = costs(
         outcome,
         node_watts=(idle_w, idle_w + more_w),
@@ -70,7 +72,7 @@ def test_figures_are_those_of_the_units_that_were_idle_and_held(
 
 
 def test_only_figures_defined_by_stated_values_are_derived() -> None:
-    outcome = replay(world([(0, "a", 1)], 60), [make()], EqualShare())
+    outcome = replay(cluster(1, 1, 60), [make()], EqualShare())
     hours = {"used_node_h", "unused_node_h"}
     energy = {"additional_kwh", "total_kwh"}
     assert costs(outcome) == {}

@@ -79,27 +79,21 @@ def test_a_run_directory_appears_with_all_it_holds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("problem", [ValueError, KeyboardInterrupt, SystemExit])
-def test_an_exception_leaves_nothing(
-    tmp_path: Path, problem: type[BaseException]
+@pytest.mark.parametrize("earlier", [False, True])
+def test_an_exception_leaves_nothing_but_an_earlier_run(
+    tmp_path: Path, problem: type[BaseException], earlier: bool
 ) -> None:
+    if earlier:
+        pretend(tmp_path / "run")
+    before = tree(tmp_path)
+
     def interrupted() -> None:
-        with run_directory(tmp_path / "run", force=False) as draft:
+        with run_directory(tmp_path / "run", force=True) as draft:
             (draft / "part").write_text("x")
             raise problem
 
     with pytest.raises(problem):
         interrupted()
-    assert tree(tmp_path) == {}
-
-
-def test_an_exception_leaves_the_earlier_run_as_it_was(tmp_path: Path) -> None:
-    pretend(tmp_path / "run")
-    before = tree(tmp_path)
-    with (
-        pytest.raises(ValueError, match="mid"),
-        run_directory(tmp_path / "run", force=True),
-    ):
-        raise ValueError("mid")
     assert tree(tmp_path) == before
 
 
@@ -139,58 +133,41 @@ def test_an_earlier_run_is_replaced_whole_with_force(tmp_path: Path) -> None:
     assert mark_of(tmp_path / "run") == "new"
 
 
-def test_an_empty_folder_is_used(tmp_path: Path) -> None:
-    (tmp_path / "run").mkdir()
-    fill(tmp_path / "run")
-    assert mark_of(tmp_path / "run") == "new"
+# What lies where a run should go: a text is a file, "-> PLACE" a link, a dictionary a folder.
+FOREIGN: dict[str, Any] = {
+    "a file in its place": {"run": "mine"},
+    "a dangling link in its place": {"run": "-> nowhere"},
+    "a hidden file": {"run": {".keep": ""}},
+    "a file": {"run": {"thesis.tex": "years"}},
+    "a folder": {"run": {"sub": {}}},
+    "a link to a folder": {"data": {"x": "mine"}, "run": {"link": "-> ../data"}},
+    "a dangling link": {"run": {"link": "-> nowhere"}},
+    "another format": {"run": {"summary.json": '{"format": "something else"}'}},
+    "a list": {"run": {"summary.json": '["bft-replay run"]'}},
+    "a text": {"run": {"summary.json": '"bft-replay run"'}},
+    "no JSON": {"run": {"summary.json": "not json"}},
+    "an empty file": {"run": {"summary.json": ""}},
+    "a link in its place": {"data": {"x": "mine"}, "run": "-> data"},
+}
 
 
-def foreign(folder: Path, kind: str) -> None:
-    if kind == "a file in its place":
-        folder.write_text("mine")
-        return
-    if kind == "a dangling link in its place":
-        folder.symlink_to(folder.parent / "nowhere")
-        return
-    folder.mkdir()
-    if kind == "a hidden file":
-        (folder / ".keep").write_text("")
-    elif kind == "a file":
-        (folder / "thesis.tex").write_text("years")
-    elif kind == "a folder":
-        (folder / "sub").mkdir()
-    elif kind == "a link to a folder":
-        (folder.parent / "data").mkdir()
-        (folder.parent / "data" / "x").write_text("mine")
-        (folder / "link").symlink_to(folder.parent / "data")
-    elif kind == "a dangling link":
-        (folder / "link").symlink_to(folder / "nowhere")
-    else:
-        (folder / results.SUMMARY).write_text(kind)
+def plant(folder: Path, what: dict[str, Any]) -> None:
+    for name, content in what.items():
+        if isinstance(content, dict):
+            (folder / name).mkdir()
+            plant(folder / name, content)
+        elif content.startswith("-> "):
+            (folder / name).symlink_to(content[3:])
+        else:
+            (folder / name).write_text(content)
 
 
 @pytest.mark.parametrize("force", [False, True])
-@pytest.mark.parametrize(
-    "kind",
-    [
-        "a file in its place",
-        "a dangling link in its place",
-        "a hidden file",
-        "a file",
-        "a folder",
-        "a link to a folder",
-        "a dangling link",
-        '{"format": "something else"}',
-        '["bft-replay run"]',
-        '"bft-replay run"',
-        "not json",
-        "",
-    ],
-)
+@pytest.mark.parametrize("kind", FOREIGN)
 def test_what_is_not_ours_is_never_touched(
     tmp_path: Path, kind: str, force: bool
 ) -> None:
-    foreign(tmp_path / "run", kind)
+    plant(tmp_path, FOREIGN[kind])
     before = tree(tmp_path)
     for attempt in (check_writable, fill):
         with pytest.raises(InputError) as caught:
@@ -241,36 +218,17 @@ def test_a_run_that_comes_meanwhile_is_replaced_with_force_only(tmp_path: Path) 
     assert mark_of(tmp_path / "run") == "late"
 
 
-@pytest.mark.parametrize("force", [False, True])
-def test_a_link_to_a_folder_of_others_is_never_followed(
-    tmp_path: Path, force: bool
-) -> None:
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "x").write_text("mine")
-    (tmp_path / "run").symlink_to(tmp_path / "data")
-    before = tree(tmp_path)
-    with pytest.raises(InputError, match="left alone"):
-        fill(tmp_path / "run", force=force)
-    assert tree(tmp_path) == before
-
-
+@pytest.mark.parametrize("empty", [False, True])
 def test_through_a_link_the_run_it_leads_to_is_replaced_and_the_link_stays(
-    tmp_path: Path,
+    tmp_path: Path, empty: bool
 ) -> None:
-    pretend(tmp_path / "scratch" / "real")
-    (tmp_path / "run").symlink_to(tmp_path / "scratch" / "real")
+    real = tmp_path / "scratch" / "real"
+    real.mkdir(parents=True) if empty else pretend(real)
+    (tmp_path / "run").symlink_to(real)
     fill(tmp_path / "run", force=True)
     assert (tmp_path / "run").is_symlink()
     assert mark_of(tmp_path / "scratch" / "real") == "new"
     assert list(tree(tmp_path / "scratch")) == ["real", "real/summary.json"]
-
-
-def test_through_a_link_an_empty_folder_is_used(tmp_path: Path) -> None:
-    (tmp_path / "scratch").mkdir()
-    (tmp_path / "run").symlink_to(tmp_path / "scratch")
-    fill(tmp_path / "run")
-    assert (tmp_path / "run").is_symlink()
-    assert mark_of(tmp_path / "scratch") == "new"
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o755])
@@ -315,8 +273,11 @@ def bundled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_two_runs_give_the_same_bytes(bundled: Path, tmp_path: Path) -> None:
+def test_two_runs_and_one_over_another_give_the_same_bytes(
+    bundled: Path, tmp_path: Path
+) -> None:
     execute(BUNDLED, tmp_path / "two")
+    execute(BUNDLED, tmp_path / "two", force=True)
     one, other = tree(bundled), tree(tmp_path / "two")
     assert (
         one.keys()
@@ -328,15 +289,6 @@ def test_two_runs_give_the_same_bytes(bundled: Path, tmp_path: Path) -> None:
 
 
 NAMES = ("steps", "jobs", "allocations", "unused")
-
-
-def test_forcing_a_run_over_itself_changes_only_timing(bundled: Path) -> None:
-    before = tree(bundled)
-    execute(BUNDLED, bundled, force=True)
-    after = tree(bundled)
-    assert {n: b for n, b in after.items() if n != results.TIMING} == {
-        n: b for n, b in before.items() if n != results.TIMING
-    }
 
 
 def test_wall_clock_is_in_the_timing_alone(bundled: Path) -> None:

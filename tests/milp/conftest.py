@@ -1,0 +1,17 @@
+"""Fixtures of the tests of decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from bft.milp import SolverProcess
+
+
+@pytest.fixture(scope="module")
+def process() -> Iterator[SolverProcess]:
+    """A solver process of a file's own."""
+    mine = SolverProcess()
+    yield mine
+    mine.close()
