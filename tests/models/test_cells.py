@@ -346,22 +346,10 @@ READERS = [
     Reader(
         "throughputs",
         read_throughputs,
-        named(
-            "model",
-            "a",
-            "b",
-            units=4,
-            throughput=10.0,
-            batch_size=8,
-            nodes=1,
-            sync_time=0.01,
-        ),
+        named("model", "a", "b", units=4, throughput=10.0),
         {
             "units": Column(WHOLE, lambda found: found[-1].units[-1]),
             "throughput": Column(NUMBER, lambda found: found[-1].throughput[-1]),
-            "batch_size": Column(NUMBER, lambda found: found[-1].batch[-1]),
-            "nodes": Column(WHOLE, lambda found: found[-1].nodes[-1]),
-            "sync_time": Column(NUMBER, lambda found: found[-1].sync_s[-1]),
         },
     ),
     Reader(
@@ -586,8 +574,6 @@ def means_of(reader: Reader, name: str) -> tuple[dict[str, Any], tuple[str, ...]
     if kind == LIST:
         return LISTS, tuple(LISTS)
     ranges = {
-        "throughputs-nodes": (" +1 ", "20E-1"),
-        "throughputs-sync_time": (" +.25 ", "25E-2"),
         "venus-amp": (" +1 ", "10E-1"),
         "colocation-amp2": (" +1 ", "10E-1"),
     }
