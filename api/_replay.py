@@ -20,7 +20,7 @@ from bft import milp
 from bft._run import Run
 from bft.milp import Problem, Solution
 from bft.models import InputError, JobTable, XiTable, jobs_from_frame, xi_from_frame
-from bft.models.checks import Flag, refuse_unknown
+from bft.models.checks import FLAG, refuse_unknown
 from bft.models.errors import option_names
 from bft.replay import Options, Policy
 from bft.replay.cli.watcher import Bar, StageBar
@@ -332,7 +332,7 @@ _ARGUMENTS = {
     "force": "force=True",
     **{name: name for name in ("out", "begin", "end")},
     **{
-        name: f"{name}={not field.negated}" if isinstance(field.check, Flag) else name
+        name: f"{name}={not field.negated}" if field.check is FLAG else name
         for name, field in {**FIELDS, **PRICES}.items()
     },
 }

@@ -164,96 +164,66 @@ def refuse_unknown(options: Iterable[str], known: Collection[str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Text(Check):
-    """A text, or a path, that a result can record."""
+class Form(Check):
+    """A value that a function converts to its plain form; it raises ValueError where the value does not fit."""
 
+    convert: Callable[[Any], Any]
     kind: str = "text"
 
-    def __call__(self, value: Any) -> str:
-        """Return the value as text."""
-        if not isinstance(value, str | os.PathLike):
-            raise ValueError(f"expected text, not {value!r}")
-        text = os.fspath(value)
-        try:
-            if not isinstance(text, str) or "\0" in text:
-                raise UnicodeError
-            text.encode()
-        except UnicodeError:
-            raise ValueError(f"expected UTF-8 text, not {text!r}; rename it") from None
-        return text
+    def __call__(self, value: Any) -> Any:
+        """Return what the function makes of the value."""
+        return self.convert(value)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str | os.PathLike):
+        raise ValueError(f"expected text, not {value!r}")
+    text = os.fspath(value)
+    try:
+        if not isinstance(text, str) or "\0" in text:
+            raise UnicodeError
+        text.encode()
+    except UnicodeError:
+        raise ValueError(f"expected UTF-8 text, not {text!r}; rename it") from None
+    return text
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"expected true or false, not {value!r}")
+    return value
+
+
+def _pair(value: Any) -> tuple[str, str]:
+    parts = value.split(",") if isinstance(value, str) else value
+    try:
+        first, second = (part.strip() for part in parts)
+    except (AttributeError, TypeError, ValueError):
+        first = second = ""
+    if not (first and second):
+        raise ValueError(f"expected two models with a comma between, not {value!r}")
+    return first, second
+
+
+def _assignment(value: Any) -> tuple[str, str]:
+    parts = value.split("=", 1) if isinstance(value, str) else value
+    try:
+        name, given = parts
+    except (TypeError, ValueError):
+        name, given = "", None
+    if not str(name).strip():
+        raise ValueError(f"expected NAME=VALUE, not {value!r}")
+    words = {True: "yes", False: "no", None: "none"}
+    text = words[given] if given is None or isinstance(given, bool) else str(given)
+    return str(name).strip().replace("-", "_"), text
 
 
 @dataclass(frozen=True, slots=True)
-class Flag(Check):
-    """Check that a value is true or false."""
-
-    kind: str = "flag"
-
-    def __call__(self, value: Any) -> bool:
-        """Return the value, which is a bool."""
-        if not isinstance(value, bool):
-            raise ValueError(f"expected true or false, not {value!r}")
-        return value
-
-
-@dataclass(frozen=True, slots=True)
-class Pair(Check):
-    """Two names, also as text with a comma between."""
-
-    kind: str = "pair"
-
-    def __call__(self, value: Any) -> tuple[str, str]:
-        """Return the two names."""
-        parts = value.split(",") if isinstance(value, str) else value
-        try:
-            first, second = (part.strip() for part in parts)
-        except (AttributeError, TypeError, ValueError):
-            first = second = ""
-        if not (first and second):
-            raise ValueError(f"expected two models with a comma between, not {value!r}")
-        return first, second
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment(Check):
-    """Check an assignment of a value to a name: a pair, or text NAME=VALUE."""
-
-    kind: str = "assignment"
-
-    def __call__(self, value: Any) -> tuple[str, str]:
-        """Return name and value, both as text."""
-        if isinstance(value, str):
-            value = tuple(value.split("=", 1))
-        if (
-            not isinstance(value, tuple | list)
-            or len(value) != 2
-            or not str(value[0]).strip()
-        ):
-            raise ValueError(f"expected NAME=VALUE, not {value!r}")
-        name, given = value
-        words = {True: "yes", False: "no", None: "none"}
-        text = words[given] if given is None or isinstance(given, bool) else str(given)
-        return str(name).strip().replace("-", "_"), text
-
-
-@dataclass(frozen=True, slots=True)
-class _Of(Check):
-    """A check made of the check of one value."""
+class Several(Check):
+    """Any number of values of one kind in a tuple; a mapping counts as its pairs."""
 
     each: Check
-
-    @property
-    def kind(self) -> str:
-        """The kind of a single value."""
-        return self.each.kind
-
-    def read(self, text: str) -> Any:
-        """Return the one value that a text states."""
-        return self.each.read(text)
-
-
-class Several(_Of):
-    """Any number of values of one kind; a mapping counts as its pairs."""
+    kind: str = "several"
 
     def __call__(self, value: Any) -> tuple[Any, ...]:
         """Return the values as a tuple."""
@@ -262,13 +232,13 @@ class Several(_Of):
         entries = value.items() if isinstance(value, Mapping) else value
         return tuple(self.each(entry) for entry in entries)
 
-    def read(self, text: str) -> tuple[Any, ...]:
-        """Return the one value that a text states, as a tuple."""
-        return (self.each.read(text),)
 
-
-class OneOrMore(_Of):
+@dataclass(frozen=True, slots=True)
+class OneOrMore(Check):
     """One value of a kind, or several in a tuple."""
+
+    each: Check
+    kind: str = "one or more"
 
     def __call__(self, value: Any) -> Any:
         """Return the only value, or several as a tuple; None for no value."""
@@ -278,84 +248,74 @@ class OneOrMore(_Of):
         return values if len(values) > 1 else next(iter(values), None)
 
 
-class Maybe(_Of):
-    """A value that another check allows, or None."""
-
-    def __call__(self, value: Any) -> Any:
-        """Return None, or what the check of the value returns."""
-        return None if value is None else self.each(value)
-
-
-@dataclass(frozen=True, slots=True)
-class SecondsBySize(Check):
-    """Seconds by number of units, also as text such as 8:40,64:60; or one number of seconds for any size."""
-
-    kind: str = "seconds"
-
-    def __call__(self, value: Any) -> tuple[tuple[int, float], ...]:
-        """Return pairs (number of units up to which the seconds apply, seconds), ascending."""
-        pairs = ((sys.maxsize, value),) if isinstance(value, Real) else value
-        try:
-            if isinstance(value, str):
-                parts = [part.rpartition(":") for part in value.split(",")]
-                pairs = [
-                    (int(units) if colon else sys.maxsize, float(spent))
-                    for units, colon, spent in parts
-                ]
-            check = seconds(zero=True, high=MAX_LIMIT_S)
-            checked = sorted((whole(1)(units), check(spent)) for units, spent in pairs)
-        except (TypeError, ValueError):
-            expected = "expected seconds, or UNITS:SECONDS with commas between"
-            raise ValueError(f"{expected}, not {value!r}") from None
-        if len({units for units, _ in checked}) < len(checked):
-            raise ValueError(f"expected each number of units once, not {value!r}")
-        return tuple(checked)
-
-
-@dataclass(frozen=True, slots=True)
-class Watts(Check):
-    """Power of a node that is idle and of one that is busy, also as text IDLE,BUSY."""
-
-    kind: str = "watts"
-
-    def __call__(self, value: Any) -> tuple[float, float]:
-        """Return both as numbers >= 0; a busy node draws no less than an idle one."""
-        try:
-            parts = map(float, value.split(",")) if isinstance(value, str) else value
-            idle, busy = (Number(0, 1e6)(watts) for watts in parts)
-            if idle <= busy:
-                return idle, busy
-        except (TypeError, ValueError):
-            pass
-        raise ValueError(
-            f"expected IDLE,BUSY: watts of an idle node, and of a busy one, which draws no less; not {value!r}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival(Check):
-    """Check a process of arrivals as text: poisson:RATE, in jobs an hour."""
-
-    kind: str = "arrival"
-
-    def __call__(self, value: Any) -> str:
-        """Return the text in its plain form."""
-        name, _, rate = str(value).partition(":")
-        if name.strip().lower() != "poisson":
-            raise ValueError(
-                f"expected poisson:RATE, not {value!r}{did_you_mean(name, ('poisson',))}"
-            )
-        try:
-            per_hour = Number(0, MAX_S, above=True).read(rate)
-        except ValueError as error:
-            raise ValueError(f"poisson: jobs an hour: {error}") from None
-        return f"poisson:{str(per_hour).removesuffix('.0')}"
-
-
-def checked(flag: str, check: Check, value: Any) -> Any:
-    """Return a value in its plain form; InputError, which names the option, when it is not allowed."""
+def _seconds_by_size(value: Any) -> tuple[tuple[int, float], ...]:
+    """Return pairs (number of units up to which the seconds apply, seconds), ascending."""
+    pairs = ((sys.maxsize, value),) if isinstance(value, Real) else value
     try:
-        return check(value)
+        if isinstance(value, str):
+            parts = [part.rpartition(":") for part in value.split(",")]
+            pairs = [
+                (int(units) if colon else sys.maxsize, float(spent))
+                for units, colon, spent in parts
+            ]
+        check = seconds(zero=True, high=MAX_LIMIT_S)
+        checked = sorted((whole(1)(units), check(spent)) for units, spent in pairs)
+    except (TypeError, ValueError):
+        expected = "expected seconds, or UNITS:SECONDS with commas between"
+        raise ValueError(f"{expected}, not {value!r}") from None
+    if len({units for units, _ in checked}) < len(checked):
+        raise ValueError(f"expected each number of units once, not {value!r}")
+    return tuple(checked)
+
+
+def _watts(value: Any) -> tuple[float, float]:
+    try:
+        parts = map(float, value.split(",")) if isinstance(value, str) else value
+        idle, busy = (Number(0, 1e6)(watts) for watts in parts)
+        if idle <= busy:
+            return idle, busy
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(
+        f"expected IDLE,BUSY: watts of an idle node, and of a busy one, which draws no less; not {value!r}"
+    )
+
+
+def _arrival(value: Any) -> str:
+    name, _, rate = str(value).partition(":")
+    if name.strip().lower() != "poisson":
+        raise ValueError(
+            f"expected poisson:RATE, not {value!r}{did_you_mean(name, ('poisson',))}"
+        )
+    try:
+        per_hour = Number(0, MAX_S, above=True).read(rate)
+    except ValueError as error:
+        raise ValueError(f"poisson: jobs an hour: {error}") from None
+    return f"poisson:{str(per_hour).removesuffix('.0')}"
+
+
+FLAG = Form(_flag, "flag")
+# A text, or a path, that a result can record.
+TEXT = Form(_text)
+# Two names, also as text with a comma between.
+PAIR = Form(_pair, "pair")
+# A value by a name, both as text: a pair, or text NAME=VALUE.
+ASSIGNMENT = Form(_assignment, "assignment")
+# Seconds by number of units, also as text such as 8:40,64:60; or one number of seconds for any size.
+SECONDS_BY_SIZE = Form(_seconds_by_size, "seconds")
+# Power of a node that is idle and of one that is busy, also as text IDLE,BUSY.
+WATTS = Form(_watts, "watts")
+# A process of arrivals as text: poisson:RATE, in jobs an hour.
+ARRIVAL = Form(_arrival, "arrival")
+
+
+def checked(flag: str, check: Check, value: Any, default: Any = ...) -> Any:
+    """Return a value in its plain form; InputError, which names the option, when it is not allowed.
+
+    None stands for itself where it is the default.
+    """
+    try:
+        return None if value is None is default else check(value)
     except (ValueError, TypeError) as error:
         raise InputError(f"{flag}: {error}") from None
 
@@ -369,11 +329,11 @@ def check_fields(made: Any) -> None:
         For the first field that does not fit, by the name that the command line has for it, else by its own.
     """
     for each in fields(made):
-        if "check" in each.metadata:
-            known, value = each.metadata, getattr(made, each.name)
-            name = known.get("flag", each.name)
+        if check := each.metadata.get("check"):
+            flag = each.metadata.get("flag", each.name)
+            value = checked(flag, check, getattr(made, each.name), each.default)
             # The dataclass is frozen, and not yet handed out.
-            object.__setattr__(made, each.name, checked(name, known["check"], value))
+            object.__setattr__(made, each.name, value)
 
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)

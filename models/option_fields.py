@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from typing import Any
 
-from bft.models.checks import Check, Flag, checked
+from bft.models.checks import FLAG, Check, checked
 
 # Sections of the help, in the order in which it lists them.
 INPUT, JOBS, POLICY, SOLVER, SHARING, COSTS, OUTPUT = SECTIONS = (
@@ -112,7 +112,7 @@ class OptionField:
     @property
     def negated(self) -> bool:
         """Whether its flag switches it off, as --no-u does."""
-        return isinstance(self.check, Flag) and self.default is True
+        return self.check is FLAG and self.default is True
 
     @property
     def described(self) -> str:
@@ -121,7 +121,7 @@ class OptionField:
 
     def checked(self, value: Any) -> Any:
         """Return a value in its plain form; InputError, which names the option, when it is not allowed."""
-        return checked(f"${self.name}", self.check, value)
+        return checked(f"${self.name}", self.check, value, self.default)
 
 
 def option(

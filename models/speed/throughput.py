@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import astuple, dataclass, fields
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -89,10 +89,8 @@ class ThroughputParameters:
         """T_sync in s of `replicas` on `nodes` (shapes that broadcast); 0 for one replica."""
         nodes, replicas = np.asarray(nodes), np.asarray(replicas, dtype=np.float64)
         beyond = np.maximum(replicas - 2, 0)
-        across, within = (
-            self.alpha_n + self.beta_n * beyond,
-            self.alpha_r + self.beta_r * beyond,
-        )
+        across = self.alpha_n + self.beta_n * beyond
+        within = self.alpha_r + self.beta_r * beyond
         return np.where(replicas <= 1, 0.0, np.where(nodes > 1, across, within))
 
     def step_time(
@@ -103,8 +101,11 @@ class ThroughputParameters:
         accumulation: ArrayLike = 0,
     ) -> FloatArray:
         """T_iter in s, of shapes that broadcast; `accumulation` is s, the passes before the one that synchronises."""
-        gradient = self.gradient_time(atomic)
-        last = _norm(gradient, self.sync_time(nodes, replicas), self.gamma)
+        gradient, gamma = self.gradient_time(atomic), self.gamma
+        # In logarithms: small times raised to 10 would underflow. log 0 = -inf is one replica.
+        with np.errstate(divide="ignore"):
+            logs = np.log(gradient), np.log(self.sync_time(nodes, replicas))
+            last = np.exp(np.logaddexp(gamma * logs[0], gamma * logs[1]) / gamma)
         return np.asarray(np.asarray(accumulation) * gradient + last)
 
     def throughput(
@@ -136,8 +137,7 @@ class Observations:
     step_s
         T_iter in s, > 0.
     gradient_s
-        T_grad in s, > 0: the step less what it waits for synchronisation. None when only whole steps were measured;
-        those of one replica then stand in for it, as they synchronise nothing.
+        T_grad in s, > 0: the step less what it waits for synchronisation.
 
     Raises
     ------
@@ -146,7 +146,7 @@ class Observations:
 
     Examples
     --------
-    >>> Observations([1, 2], [1, 1], [32, 32], [0.5, 0.6])
+    >>> Observations([1, 2], [1, 1], [32, 32], [0.5, 0.6], [0.5, 0.5])
     Traceback (most recent call last):
     ValueError: replicas: expected 1 <= nodes <= replicas, but entry 2 has 1 replicas on 2 nodes
     """
@@ -155,14 +155,11 @@ class Observations:
     replicas: FloatArray
     atomic: FloatArray
     step_s: FloatArray
-    gradient_s: FloatArray | None = None
+    gradient_s: FloatArray
 
     def __post_init__(self) -> None:
         for name in ("nodes", "replicas", "atomic", "step_s", "gradient_s"):
-            given = getattr(self, name)
-            if given is None:
-                continue
-            values = np.asarray(given, dtype=np.float64)
+            values = np.asarray(getattr(self, name), dtype=np.float64)
             object.__setattr__(self, name, values)
             if values.shape != (len(self.nodes),) or not len(values):
                 raise ValueError(
@@ -189,14 +186,8 @@ class Observations:
         self, chosen: NDArray[np.bool_] | NDArray[np.int64]
     ) -> Observations:
         """Some of the measurements."""
-        gradient = None if self.gradient_s is None else self.gradient_s[chosen]
-        return Observations(
-            self.nodes[chosen],
-            self.replicas[chosen],
-            self.atomic[chosen],
-            self.step_s[chosen],
-            gradient,
-        )
+        columns = (getattr(self, each.name) for each in fields(self))
+        return Observations(*(column[chosen] for column in columns))
 
 
 def fit_throughput(
@@ -233,17 +224,16 @@ def fit_throughput(
     --------
     >>> nodes, replicas = [1, 1, 1, 2, 2, 4], [1, 2, 4, 4, 8, 16]
     >>> step_s = [0.20, 0.24, 0.28, 0.35, 0.40, 0.50]
-    >>> fitted = fit_throughput(Observations(nodes, replicas, [64] * 6, step_s))
+    >>> fitted = fit_throughput(Observations(nodes, replicas, [64] * 6, step_s, [0.2] * 6))
     >>> round(float(fitted.step_time(2, 6, 64)), 3)  # between the 0.35 s of 4 and the 0.40 s of 8 replicas
     0.375
     """
-    gradient = _gradient_times(observed)
     lower = np.array([FLOOR] * 6 + [GAMMA[0]])
     # L-BFGS-B begins with another step where all parameters have both bounds.
     upper = np.array([np.inf if published else CEILING] * 6 + [GAMMA[1]])
     pinned = np.full(7, np.nan)
     if len(np.unique(observed.atomic)) == 1:
-        pinned[0] = (gradient[1] if len(gradient[1]) else observed.step_s).mean() / 2
+        pinned[0] = observed.gradient_s.mean() / 2
     across = (observed.nodes > 1).any()
     if not across:
         pinned[[2, 3]] = FLOOR
@@ -253,15 +243,14 @@ def fit_throughput(
         pinned[[3, 5]] = FLOOR
     fixed = ~np.isnan(pinned)
     lower[fixed] = upper[fixed] = pinned[fixed]
+    value_at = _Objective(observed)
     if published:
         # In the times themselves, from a fixed start.
-        bounds = lower, upper
-        found = _minimum(
-            _Objective(observed), PUBLISHED_START, bounds, PUBLISHED_TOLERANCE
-        )
-        values = np.clip(found, *bounds)
+        found = _minimum(value_at, PUBLISHED_START, lower, upper, PUBLISHED_TOLERANCE)
     else:
-        values = _search(_Objective(observed), lower, upper, _start(observed, gradient))
+        found = _search(value_at, lower, upper, _start(observed))
+    # exp and log may miss a bound by a rounding error.
+    values = np.clip(found, lower, upper)
     if not across:
         values[2] = max(values[2], UNSEEN_NODES * values[4])
         values[3] = max(values[3], UNSEEN_NODES * values[5])
@@ -272,7 +261,9 @@ def _search(
     value_at: _Objective, lower: FloatArray, upper: FloatArray, start: FloatArray
 ) -> FloatArray:
     """The parameters of the least objective, searched for in the logarithms of the times."""
-    scaled = np.r_[np.log(lower[:6]), lower[6]], np.r_[np.log(upper[:6]), upper[6]]
+
+    def logs(values: FloatArray) -> FloatArray:
+        return np.append(np.log(values[:6]), values[6])
 
     def in_logs(point: FloatArray) -> tuple[float, FloatArray]:
         values = point.copy()
@@ -281,15 +272,15 @@ def _search(
         slope[:6] *= values[:6]
         return value, slope
 
-    point = _minimum(in_logs, np.r_[np.log(start[:6]), start[6]], scaled)
-    # exp and log may miss a bound by a rounding error.
-    return np.asarray(np.clip(np.r_[np.exp(point[:6]), point[6]], lower, upper))
+    point = _minimum(in_logs, logs(start), logs(lower), logs(upper))
+    return np.append(np.exp(point[:6]), point[6])
 
 
 def _minimum(
     value_at: Callable[[FloatArray], tuple[float, FloatArray]],
     start: ArrayLike,
-    bounds: tuple[FloatArray, FloatArray],
+    lower: FloatArray,
+    upper: FloatArray,
     tolerance: float | None = None,
 ) -> FloatArray:
     """Return where L-BFGS-B ends, from a start within the bounds."""
@@ -299,10 +290,10 @@ def _minimum(
     with _libraries().limit(limits=1, user_api="blas"):
         result = minimize(
             value_at,
-            np.clip(start, *bounds),
+            np.clip(start, lower, upper),
             method="L-BFGS-B",
             jac=True,
-            bounds=list(zip(*bounds, strict=True)),
+            bounds=list(zip(lower, upper, strict=True)),
             tol=tolerance,
         )
     return np.asarray(result.x)
@@ -316,53 +307,23 @@ def _libraries() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-def objective(parameters: ThroughputParameters, observed: Observations) -> float:
-    """The published objective at `parameters`; see `fit_throughput`."""
-    return _Objective(observed)(np.array(astuple(parameters)))[0]
-
-
-def _gradient_times(observed: Observations) -> tuple[FloatArray, FloatArray]:
-    """Atomic batches and their T_grad in s, as far as measured."""
-    if observed.gradient_s is not None:
-        return observed.atomic, observed.gradient_s
-    alone = observed.replicas == 1
-    return observed.atomic[alone], observed.step_s[alone]
-
-
-def _start(
-    observed: Observations, gradient: tuple[FloatArray, FloatArray]
-) -> FloatArray:
+def _start(observed: Observations) -> FloatArray:
     """A start of the data's own magnitude."""
-    times = gradient[1] if len(gradient[1]) else observed.step_s
-    typical, batch = float(np.median(times)), float(np.median(observed.atomic))
+    typical = float(np.median(observed.gradient_s))
+    batch = float(np.median(observed.atomic))
     waiting = max(float(np.median(observed.step_s)) - typical, 0.1 * typical)
+    compute, sync = typical / 2, waiting / 2
     return np.array(
-        [
-            typical / 2,
-            typical / 2 / batch,
-            waiting,
-            waiting / 10,
-            waiting / 2,
-            waiting / 20,
-            1.5,
-        ]
+        [compute, compute / batch, waiting, waiting / 10, sync, waiting / 20, 1.5]
     )
-
-
-def _norm(gradient: FloatArray, sync: FloatArray, gamma: float) -> FloatArray:
-    """(T_grad^γ + T_sync^γ)^(1/γ), without underflow of small times raised to 10."""
-    with np.errstate(divide="ignore"):  # log 0 = -inf: one replica
-        return np.exp(
-            np.logaddexp(gamma * np.log(gradient), gamma * np.log(sync)) / gamma
-        )
 
 
 class _Objective:
     """The objective and its gradient by the seven parameters; what does not depend on them is computed once."""
 
     def __init__(self, observed: Observations) -> None:
-        self.batches, seconds = _gradient_times(observed)
-        self.log_gradient_s, self.log_step_s = np.log(seconds), np.log(observed.step_s)
+        self.log_gradient_s = np.log(observed.gradient_s)
+        self.log_step_s = np.log(observed.step_s)
         self.atomic, self.beyond = observed.atomic, np.maximum(observed.replicas - 2, 0)
         self.alone, self.across = observed.replicas <= 1, observed.nodes > 1
         # As factors, 0 or 1.
@@ -374,37 +335,31 @@ class _Objective:
         """The objective at `values`, in the order of `ThroughputParameters`, and its gradient: shape (7,)."""
         alpha_c, beta_c, alpha_n, beta_n, alpha_r, beta_r, gamma = values
         slope = np.zeros(7)
-        total = 0.0
-        if len(self.batches):
-            times = alpha_c + beta_c * self.batches
-            parts = np.empty((2, len(times)))
-            np.divide(1, times, out=parts[0])
-            np.divide(self.batches, times, out=parts[1])
-            total += _rmse(np.log(times) - self.log_gradient_s, parts, slope[:2])
-
         beyond, atomic = self.beyond, self.atomic
         grad = alpha_c + beta_c * atomic
+        log_grad = np.log(grad)
+        parts = np.array([1 / grad, atomic / grad])
+        total = _rmse(log_grad - self.log_gradient_s, parts, slope[:2])
+
         # One replica waits for nothing; the floor keeps its logarithm finite, and is nothing beside a step.
         sync = np.where(
             self.across, alpha_n + beta_n * beyond, alpha_r + beta_r * beyond
         )
         sync[self.alone] = FLOOR
-        log_grad, log_sync = np.log(grad), np.log(sync)
+        log_sync = np.log(sync)
         by_grad, by_sync = gamma * log_grad, gamma * log_sync
         log_step = np.logaddexp(by_grad, by_sync) / gamma
         by_grad = np.exp(gamma * (log_grad - log_step))
         by_sync = np.exp(gamma * (log_sync - log_step))
         waits = by_sync / sync * self.synchronises
-        parts = np.empty((7, len(grad)))
-        np.divide(by_grad, grad, out=parts[0])
-        np.multiply(parts[0], atomic, out=parts[1])
-        np.multiply(waits, self.is_across, out=parts[2])
-        np.multiply(parts[2], beyond, out=parts[3])
-        np.multiply(waits, self.is_within, out=parts[4])
-        np.multiply(parts[4], beyond, out=parts[5])
-        np.divide(
-            by_grad * log_grad + by_sync * log_sync - log_step, gamma, out=parts[6]
-        )
+        across, within = waits * self.is_across, waits * self.is_within
+        by_alpha_c = by_grad / grad
+        by_gamma = (by_grad * log_grad + by_sync * log_sync - log_step) / gamma
+        parts = np.array(
+            [
+                by_alpha_c, by_alpha_c * atomic, across, across * beyond, within, within * beyond, by_gamma
+            ]
+        )  # fmt: skip
         total += _rmse(log_step - self.log_step_s, parts, slope)
 
         total += WEIGHT_GAMMA * (gamma - 1) ** 2

@@ -11,14 +11,13 @@ from click.shell_completion import CompletionItem
 
 from bft.models import InputError
 from bft.models.checks import (
+    FLAG,
+    TEXT,
     Check,
-    Flag,
-    Maybe,
     Name,
     Number,
     OneOrMore,
     Several,
-    Text,
     did_you_mean,
     seconds,
 )
@@ -51,7 +50,7 @@ class Checked(_AnyType):
 
     def split_envvar_value(self, rv: str) -> Sequence[str]:
         """Return the values of a variable: files as in PATH, others with blanks between."""
-        return rv.split(os.pathsep if isinstance(self.check, Text) else None)
+        return rv.split(os.pathsep if self.check is TEXT else None)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -88,9 +87,9 @@ class Checked(_AnyType):
 
 def option(field: OptionField) -> Decorator:
     """Return the option of the command line for an option of the table, or of another dataclass of options."""
-    check = inner(field.check)
+    check = field.check
     known: dict[str, Any] = {"is_flag": True, "default": False}
-    if not isinstance(check, Flag):
+    if check is not FLAG:
         each = check.each if isinstance(check, Several | OneOrMore) else check
         several = each is not check
         default = None if several or field.varies else field.default
@@ -104,11 +103,6 @@ def option(field: OptionField) -> Decorator:
     section, name = field.section or OTHER, parameter_name(field)
     known |= {"cls": Option, "section": section, "help": field.described}
     return click.option(*field.flags, name, **known)
-
-
-def inner(check: Check) -> Check:
-    """Return the check of a value that is stated: an option that is None is left out on the command line."""
-    return check.each if isinstance(check, Maybe) else check
 
 
 def parameter_name(field: OptionField) -> str:
@@ -242,7 +236,7 @@ _ONLY_HERE = (
     OptionField(
         name="name",
         flags=("-name", "--name"),
-        check=Text(),
+        check=TEXT,
         default="debug",
         help="Name of the run.",
         section=OUTPUT,
@@ -259,7 +253,7 @@ _ONLY_HERE = (
     OptionField(
         name="out",
         flags=("--out",),
-        check=Text(),
+        check=TEXT,
         help="Run directory.",
         section=OUTPUT,
         metavar="DIR",
@@ -268,14 +262,14 @@ _ONLY_HERE = (
     OptionField(
         name="force",
         flags=("--force",),
-        check=Flag(),
+        check=FLAG,
         help="Replace an earlier run in the run directory.",
         section=OUTPUT,
     ),
     OptionField(
         name="as_json",
         flags=("--json",),
-        check=Flag(),
+        check=FLAG,
         help="Write the summary as JSON to standard output.",
         section=OUTPUT,
     ),

@@ -13,16 +13,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bft.models import InputError
-from bft.models.checks import Flag, Name, Number, Several, did_you_mean
+from bft.models.checks import FLAG, Name, Number, Several, did_you_mean
 from bft.models.files import read_toml
-from bft.models.objectives import ObjectiveText
+from bft.models.objectives import OBJECTIVE
 from bft.models.option_fields import SECTIONS, OptionField
 from bft.replay.cli.main import EXIT_INTERRUPTED, command_line
 from bft.replay.cli.messages import quiet, say_error, say_progress, say_warning
 from bft.replay.cli.parameters import (
     Checked,
     Decorator,
-    inner,
     of_key,
     parameter_name,
     together,
@@ -53,7 +52,7 @@ class Axis(Checked):
         """Return the values, or fail saying what was expected."""
         if isinstance(value, list):
             return value
-        splits = isinstance(self.check, Number | Name | ObjectiveText)
+        splits = self.check is OBJECTIVE or isinstance(self.check, Number | Name)
         parts = [part.strip() for part in value.split(",")] if splits else [value]
         whole = isinstance(self.check, Number) and self.check.whole
         values: list[Any] = []
@@ -75,12 +74,10 @@ class Axis(Checked):
 def _axis(field: OptionField) -> Decorator:
     """Return an option of several values for one of a replay."""
     known: dict[str, Any] = {"is_flag": True}
-    if not isinstance(field.check, Flag):
+    if field.check is not FLAG:
         check = field.check
         known = {
-            "type": Checked(check.each)
-            if isinstance(check, Several)
-            else Axis(inner(check)),
+            "type": Checked(check.each) if isinstance(check, Several) else Axis(check),
             "multiple": True,
             "metavar": field.metavar or "VALUE,...",
         }
@@ -158,7 +155,7 @@ def _stated(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[Any]]
         if name == "policy_options":
             for constant, text in value:
                 grid.setdefault(f"set {constant}", []).append(text)
-        elif isinstance(field.check, Flag):
+        elif field.check is FLAG:
             options[name] = not field.negated
         elif isinstance(field.check, Several):
             options[name] = value
@@ -202,7 +199,7 @@ def _of_file(path: str | None) -> tuple[dict[str, Any], ...]:
 
 def _values(path: str, name: str, entry: Any) -> list[Any]:
     """Values of an axis: text as on the command line, or one value."""
-    axis = Axis(inner(FIELDS[name].check)) if name in FIELDS else None
+    axis = Axis(FIELDS[name].check) if name in FIELDS else None
     if (
         axis is None
         or not isinstance(entry, str)

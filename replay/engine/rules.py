@@ -11,12 +11,11 @@ from typing import Literal, TypeAlias
 
 from bft.models import InputError, Job, UnitMemory, XiTable, fit_beside
 from bft.models.checks import (
+    FLAG,
     MAX_LIMIT_S,
-    Flag,
-    Maybe,
+    SECONDS_BY_SIZE,
     Name,
     Number,
-    SecondsBySize,
     check_fields,
     seconds,
     whole,
@@ -161,7 +160,7 @@ class Rules:
     )
     restart_overhead: tuple[tuple[int, float], ...] = option(
         "--restart-overhead",
-        SecondsBySize(),
+        SECONDS_BY_SIZE,
         (),
         help="The same after later starts, by size: 8:40,64:60 is 40 s up to 8 units, 60 above.",
         section=COSTS,
@@ -179,7 +178,7 @@ class Rules:
     )
     free_moves: bool = option(
         "--free-moves",
-        Flag(),
+        FLAG,
         default=False,
         help="A move to other nodes with as many units on each costs nothing.",
         section=COSTS,
@@ -203,7 +202,7 @@ class Rules:
     )
     admission_units: int | None = option(
         "--admission-units",
-        Maybe(whole(1)),
+        whole(1),
         help="Units that --admission deadline counts on.",
         section=POLICY,
         metavar="UNITS",
@@ -212,7 +211,7 @@ class Rules:
     )
     return_time_s: float | None = option(
         "--return-time",
-        Maybe(seconds()),
+        seconds(),
         help="Seconds from the batch scheduler's request until a node that training held is free: min(time to stop, "
         "GraceTime + KillWait), epilog, cycle. Prices what the machine's own jobs wait.",
         section=COSTS,
@@ -228,7 +227,7 @@ class Rules:
     )
     free_first: bool = option(
         "--no-free-first",
-        Flag(),
+        FLAG,
         default=True,
         help="The machine's own jobs take the nodes that the log names, not free ones before those of training.",
         section=COSTS,
@@ -236,7 +235,7 @@ class Rules:
     )
     policy_time_limit_s: float | None = option(
         "--policy-time-limit",
-        Maybe(seconds(high=MAX_LIMIT_S)),
+        seconds(high=MAX_LIMIT_S),
         help="Stop the replay when the policy takes longer for one decision, seconds.",
         section=POLICY,
         shown="never",

@@ -12,22 +12,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bft.models.checks import (
-    Arrival,
-    Assignment,
-    Check,
-    Flag,
-    Maybe,
+    ARRIVAL,
+    ASSIGNMENT,
+    FLAG,
+    PAIR,
+    TEXT,
+    WATTS,
     Name,
     Number,
     OneOrMore,
-    Pair,
     Several,
-    Text,
-    Watts,
     seconds,
     whole,
 )
-from bft.models.objectives import ObjectiveText
+from bft.models.objectives import OBJECTIVE
 from bft.models.option_fields import (
     COSTS,
     INPUT,
@@ -46,8 +44,6 @@ from bft.replay.options.presets import (
     PRESETS,
 )
 from bft.replay.policies.solver import SolverOptions
-
-_FILE: Check = Maybe(Text())
 
 
 def _policies() -> Iterator[str]:
@@ -103,7 +99,7 @@ class OptionTable:
     solver: SolverOptions
     node_trace: str | None = option(
         "-ndmap --node-trace",
-        _FILE,
+        TEXT,
         help="Node trace: Parquet, CSV, or the published pickle.",
         section=INPUT,
         shown="bundled",
@@ -112,7 +108,7 @@ class OptionTable:
     )
     trust_pickle: bool = option(
         "--trust-pickle",
-        Flag(),
+        FLAG,
         default=False,
         help=TRUST_PICKLE,
         section=INPUT,
@@ -120,7 +116,7 @@ class OptionTable:
     )
     job_bounds: str | None = option(
         "-bdfn --job-bounds",
-        _FILE,
+        TEXT,
         help="Published job table: bounds (needs -scfn).",
         section=JOBS,
         published=True,
@@ -128,7 +124,7 @@ class OptionTable:
     )
     job_curves: str | None = option(
         "-scfn --job-curves",
-        _FILE,
+        TEXT,
         help="Published job table: scalability (needs -bdfn).",
         section=JOBS,
         published=True,
@@ -136,7 +132,7 @@ class OptionTable:
     )
     jobs: str | tuple[str, ...] | None = option(
         "--jobs",
-        Maybe(OneOrMore(Text())),
+        OneOrMore(TEXT),
         help="Job table in one file, instead of -bdfn and -scfn. Several are joined: their names must differ.",
         section=JOBS,
         published=True,
@@ -153,7 +149,7 @@ class OptionTable:
     )
     applications: str | None = option(
         "--applications",
-        _FILE,
+        TEXT,
         help="Measured application profiles, for --jobs-format pollux.",
         section=JOBS,
         metavar="DIR",
@@ -163,7 +159,7 @@ class OptionTable:
     )
     align_jobs: bool = option(
         "--align-jobs",
-        Flag(),
+        FLAG,
         default=False,
         help="Shift all jobs so that the first is submitted when the trace begins.",
         section=JOBS,
@@ -181,7 +177,7 @@ class OptionTable:
     )
     cap_units: int | None = option(
         "--cap-units",
-        Maybe(whole(1)),
+        whole(1),
         help="Let no job use more units. One of a single size keeps its duration.",
         section=JOBS,
         metavar="UNITS",
@@ -190,7 +186,7 @@ class OptionTable:
     )
     shuffle_submits: bool = option(
         "--shuffle-submits",
-        Flag(),
+        FLAG,
         default=False,
         help="Deal out the instants of submission to the jobs at random, by --seed.",
         section=JOBS,
@@ -198,7 +194,7 @@ class OptionTable:
     )
     arrival: str | None = option(
         "--arrival",
-        Maybe(Arrival()),
+        ARRIVAL,
         help="Submit the jobs, in their order, at random instants: RATE an hour on average, by --seed.",
         section=JOBS,
         metavar="poisson:RATE",
@@ -216,7 +212,7 @@ class OptionTable:
     )
     workload: str | None = option(
         "--workload",
-        Maybe(Text()),
+        TEXT,
         help="Who submits and stops jobs on the way: hpo, trials that successive halving stops; nas, members "
         "that have children; or another package's (docs/scenarios.md).",
         section=JOBS,
@@ -225,14 +221,14 @@ class OptionTable:
     )
     oversized: Literal["refuse", "skip", "cap"] = option(
         "--oversized",
-        Maybe(Name(("refuse", "skip", "cap"))),
+        Name(("refuse", "skip", "cap")),
         shown="refuse for rigid policies, else skip",
         help="Jobs that need more units than are ever idle: refuse, leave out, or run them on what there is.",
         section=JOBS,
     )
     cluster: str | None = option(
         "--cluster",
-        _FILE,
+        TEXT,
         help="A fixed cluster instead of a trace: N nodes of U units, with kinds of units as 6x4:t4+2x8:a100; or a "
         "file with virtual clusters: vc, nodes, units_per_node.",
         section=INPUT,
@@ -250,7 +246,7 @@ class OptionTable:
     )
     node_count: int | None = option(
         "-nN --node-count",
-        Maybe(whole(1)),
+        whole(1),
         help="How many nodes (columns) to use.",
         section=INPUT,
         shown="all",
@@ -259,7 +255,7 @@ class OptionTable:
     )
     skip_rows: int | None = option(
         "--skip-rows",
-        Maybe(whole(0)),
+        whole(0),
         help="First rows of the trace to leave out.",
         section=INPUT,
         shown="0; compat: 1000",
@@ -268,7 +264,7 @@ class OptionTable:
     )
     sort: bool = option(
         "--sort",
-        Flag(),
+        FLAG,
         default=False,
         help="Accept a trace whose rows are not in order of time.",
         section=INPUT,
@@ -277,7 +273,7 @@ class OptionTable:
     )
     node_class: str | None = option(
         "--node-class",
-        Maybe(Text()),
+        TEXT,
         help="Use the nodes of one class only, as the trace states it: gpu, or gpu/debug (docs/formats.md).",
         section=INPUT,
         metavar="CLASS",
@@ -286,7 +282,7 @@ class OptionTable:
     )
     kinds: str | None = option(
         "--kinds",
-        _FILE,
+        TEXT,
         help="Kinds of units, such as types of GPU: a table of node and kind (docs/formats.md).",
         section=INPUT,
         shown="all alike",
@@ -303,7 +299,7 @@ class OptionTable:
     )
     policy_options: tuple[tuple[str, str], ...] = option(
         "--set",
-        Several(Assignment()),
+        Several(ASSIGNMENT),
         (),
         help="A constant of the policy; `bft-replay policies NAME` lists them. May be repeated.",
         section=POLICY,
@@ -311,7 +307,7 @@ class OptionTable:
     )
     preset: Literal["best"] | None = option(
         "--preset",
-        Maybe(Name(tuple(PRESETS))),
+        Name(tuple(PRESETS)),
         help="Values for -maxJ, -Tfwd, --objective and --backend that go together; those that are given win. "
         "best: as much training as possible, nobody forgotten.",
         section=POLICY,
@@ -329,7 +325,7 @@ class OptionTable:
     )
     objective: str = option(
         "--objective",
-        ObjectiveText(),
+        OBJECTIVE,
         "own",
         help="What is maximised: a curve (own, the jobs' Os; throughput, samples/s; efficiency, speed-up over "
         "one unit; power:A; useful-time) and factors on it (srpt:B, ageing:HOURS[:CAP]), as in "
@@ -378,14 +374,14 @@ class OptionTable:
     )
     xi: str | None = option(
         "--xi",
-        _FILE,
+        TEXT,
         help="xi table: who slows whom down by how much when they share units.",
         section=SHARING,
         input_file=True,
     )
     xi_max: float | None = option(
         "--xi-max",
-        Maybe(Number(1)),
+        Number(1),
         help="Share only where both ratios are at most this.",
         section=SHARING,
         shown="no limit",
@@ -402,7 +398,7 @@ class OptionTable:
     )
     unit_memory_gib: float | None = option(
         "--unit-memory",
-        Maybe(Number(0, above=True)),
+        Number(0, above=True),
         help="Memory of a unit, GiB: jobs must fit, alone and together.",
         section=SHARING,
         shown="any",
@@ -410,7 +406,7 @@ class OptionTable:
     )
     memory_table: str | None = option(
         "--memory-table",
-        _FILE,
+        TEXT,
         help="Memory by model and batch size: who does not fit may share with a smaller batch.",
         section=SHARING,
         conditions=(_MEMORY_COUNTS,),
@@ -426,7 +422,7 @@ class OptionTable:
     )
     forbid: tuple[tuple[str, str], ...] = option(
         "--forbid",
-        Several(Pair()),
+        Several(PAIR),
         (),
         help="Two models that may not share; may be repeated.",
         section=SHARING,
@@ -435,7 +431,7 @@ class OptionTable:
     )
     compat: Literal["reference", "lucid", "pollux", "sia"] | None = option(
         "--compat",
-        Maybe(Name(("reference", "lucid", "pollux", "sia"))),
+        Name(("reference", "lucid", "pollux", "sia")),
         help="Account as the published replayer; as Lucid's artifact; as Pollux' or Sia's (30 s a start, or what "
         "the application states).",
         section=COSTS,
@@ -443,7 +439,7 @@ class OptionTable:
     )
     dedicated: bool = option(
         "--no-u",
-        Flag(),
+        FLAG,
         default=True,
         help="Skip the second replay, on dedicated nodes, that U needs.",
         section=OUTPUT,
@@ -451,7 +447,7 @@ class OptionTable:
     )
     node_watts: tuple[float, float] | None = option(
         "--node-watts",
-        Maybe(Watts()),
+        WATTS,
         help="Watts of an idle and of a busy node: reports the energy.",
         section=OUTPUT,
         metavar="IDLE,BUSY",
@@ -459,7 +455,7 @@ class OptionTable:
     )
     price_per_node_hour: float | None = option(
         "--price-per-node-hour",
-        Maybe(Number(0, 1e9)),
+        Number(0, 1e9),
         help="Reports what the used node-hours are worth.",
         section=OUTPUT,
         metavar="PRICE",
@@ -467,7 +463,7 @@ class OptionTable:
     )
     co2_per_kwh: float | None = option(
         "--co2-per-kwh",
-        Maybe(Number(0, 1e5)),
+        Number(0, 1e5),
         help="Grams of CO2 per kWh: reports the CO2 (needs --node-watts).",
         section=OUTPUT,
         metavar="GRAMS",
@@ -476,7 +472,7 @@ class OptionTable:
     )
     host_price: float | None = option(
         "--host-price",
-        Maybe(Number(0, 1e9)),
+        Number(0, 1e9),
         help="What a node-hour that the machine's own jobs wait is worth, in node-hours of training: reports what "
         "harvesting yields beyond that.",
         section=OUTPUT,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bft.models.checks import Maybe, Number
+from bft.models.checks import Number
 from bft.models.errors import FLAGS
 from bft.models.option_fields import OUTPUT, OptionField
 from bft.replay.options.options import FIELDS
@@ -19,7 +19,7 @@ PRICES: Mapping[str, OptionField] = {
     "price_per_kwh": OptionField(
         name="price_per_kwh",
         flags=("--price-per-kwh",),
-        check=Maybe(Number(0, 1e9)),
+        check=Number(0, 1e9),
         metavar="PRICE",
         help="Reports what the energy costs (needs --node-watts).",
         section=OUTPUT,

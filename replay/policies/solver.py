@@ -7,9 +7,8 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from bft.models.checks import (
+    FLAG,
     MAX_LIMIT_S,
-    Flag,
-    Maybe,
     Name,
     Number,
     check_fields,
@@ -122,7 +121,7 @@ class SolverOptions:
     )
     strict_reference: bool = option(
         "--strict-reference",
-        Flag(),
+        FLAG,
         default=False,
         help="Keep the too small big-M of the published model (formulation node).",
         section=SOLVER,
@@ -130,7 +129,7 @@ class SolverOptions:
     )
     time_limit_s: float | None = option(
         "-optTL --time-limit",
-        Maybe(seconds(high=MAX_LIMIT_S)),
+        seconds(high=MAX_LIMIT_S),
         help="Time limit of one decision, seconds.",
         section=SOLVER,
         shown="none",
@@ -163,7 +162,7 @@ class SolverOptions:
     )
     verify: bool = option(
         "--verify",
-        Flag(),
+        FLAG,
         default=False,
         help="Check every answer by the exact dynamic programme (DP), also with --ties solver or --gap.",
         section=SOLVER,
