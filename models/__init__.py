@@ -58,7 +58,6 @@ if TYPE_CHECKING:
         Workload as Workload,
     )
     from bft.models.sharing.unit_memory import (
-        SubBatch as SubBatch,
         UnitMemory as UnitMemory,
         fit_beside as fit_beside,
         read_unit_memory as read_unit_memory,

@@ -106,9 +106,7 @@ def execute(
     """
     folder, watcher = Path(folder), watcher or Watcher()
     notes = Notes(watcher)
-    with claimed(folder) as put_in_place, trusting_pickles(options.trust_pickle):
-        for text in put_in_place:
-            watcher.note(text)
+    with claimed(folder), trusting_pickles(options.trust_pickle):
         saved = checkpoint_path(folder)
         resumes = (
             checkpoint_every_s is not None

@@ -7,10 +7,10 @@ the samples a unit works on at a time, fixed + per-sample · batch, plus what al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 
@@ -18,12 +18,6 @@ from bft.models.cells import Rows
 from bft.models.jobs import Job
 from bft.models.tables import read_table
 from bft.models.tolerances import lowered
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-COLUMNS: Final = ("model", "batch", "memory_gib")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +91,7 @@ class UnitMemory:
         }
 
     def bound_gib(self, model: str, batch: float) -> float | None:
-        """Upper bound of a model's memory at a batch size a unit, GiB; None for a model never measured.
-
-        Raises
-        ------
-        ValueError
-            When the batch size is not > 0.
-        """
-        if not batch > 0:
-            raise ValueError(f"expected a batch size > 0, not {batch}")
+        """Upper bound of a model's memory at a batch size a unit, GiB; None for a model never measured."""
         curve = self.curves.get(model)
         return None if curve is None else curve.bound_gib(batch)
 
@@ -127,53 +113,19 @@ def read_unit_memory(path: str | Path) -> UnitMemory:
     ...     read_unit_memory(file).bound_gib("bert", 24)
     5.0
     """
-    return unit_memory_from_frame(read_table(path), source=str(path))
-
-
-def unit_memory_from_frame(frame: pd.DataFrame, *, source: str = "") -> UnitMemory:
-    """Make a table of memory from a frame; see `read_unit_memory`.
-
-    >>> import pandas as pd
-    >>> measured = pd.DataFrame({"model": ["bert", "bert"], "batch": [8, 16], "memory_gib": [3.0, 5.0]})
-    >>> memory = unit_memory_from_frame(measured)
-    >>> memory.bound_gib("bert", 32)  # 1 GiB, and a quarter of a GiB per sample
-    9.0
-    """
+    rows = Rows(read_table(path), path).require(("model", "batch", "memory_gib"))
     return UnitMemory(
         (
             row.name("model"),
             row.number("batch", above=0),
             row.number("memory_gib", above=0),
         )
-        for row in Rows(frame, source).require(COLUMNS)
+        for row in rows
     )
 
 
 # Smallest share of its goodput with which a newcomer may start on shared units.
 THRESHOLD: Final = 0.5
-
-
-@dataclass(frozen=True, slots=True)
-class SubBatch:
-    """The way in which a newcomer runs on the units of another job.
-
-    Parameters
-    ----------
-    batch
-        Samples it works on at a time; None when its batch size is not known, and left as it is.
-    accumulation
-        Micro-batches whose gradients are added up before a step: batch · accumulation is its own batch size, so that
-        it learns the same from a step.
-    memory_gib
-        Its memory on a unit; None without a limit on memory.
-    goodput_share
-        Its goodput alone with this micro-batch, over that with its own batch size.
-    """
-
-    batch: float | None
-    accumulation: int
-    memory_gib: float | None
-    goodput_share: float
 
 
 def fit_beside(
@@ -182,15 +134,13 @@ def fit_beside(
     unit_memory_gib: float | None,
     *,
     memory: UnitMemory | None = None,
-    rate: Callable[[float], float] | None = None,
     threshold: float = THRESHOLD,
-    margin: float = 1.0,
-) -> SubBatch | None:
-    """The largest batch, halved as often as needed, with which a newcomer fits next to a running job.
+) -> int | None:
+    """The least number of parts into which a newcomer's batch is cut so that it fits next to a running job.
 
-    Its own batch size if that fits; else it is halved with gradient accumulation while its goodput stays at least
-    `threshold` of what it was, and while the halves are whole. The batch size of an optimiser step stays the same, so
-    does its statistical efficiency, and the share of goodput is that of samples/s: rate(batch / 2^i) / rate(batch).
+    1 if its own batch size fits; else the batch is halved, with gradient accumulation, while the halves are whole and
+    its goodput stays at least `threshold` of what it was. The batch size of an optimiser step stays the same, so does
+    its statistical efficiency; a step is taken to last as long for half the samples, the worst case.
 
     Parameters
     ----------
@@ -201,55 +151,33 @@ def fit_beside(
     memory
         Memory by model and batch size. What a job states of its own batch size counts more; without a table, or for
         a model that it lacks, a newcomer is not halved, as what it saves is not known.
-    rate
-        Samples/s of the newcomer by micro-batch, on the units that it would get. None: not known, then every halving is
-        taken to halve it, the worst case of a step that takes as long for half the samples.
     threshold
         In (0, 1].
-    margin
-        Factor on the sum of both.
 
     Returns
     -------
-    SubBatch or None
-        None when it does not fit, or a memory is not known.
-
-    Raises
-    ------
-    ValueError
-        When the threshold is not in (0, 1], or `rate` gives no number > 0 at the newcomer's own batch size.
+    int or None
+        A power of 2; None when it does not fit, or a memory is not known.
 
     Examples
     --------
     >>> from bft.models import Curve
     >>> curve = Curve([0, 1], [0, 10])
     >>> a, b = (Job(n, 0, 1, 1, 1e6, 0, 0, curve, curve, model="bert", batch_size=16.0) for n in "ab")
-    >>> memory = UnitMemory([("bert", 8, 3.0), ("bert", 16, 5.0)])
-    >>> fit_beside(a, b, unit_memory_gib=9.0, memory=memory)
-    SubBatch(batch=8.0, accumulation=2, memory_gib=3.0, goodput_share=0.5)
+    >>> fit_beside(a, b, unit_memory_gib=9.0, memory=UnitMemory([("bert", 8, 3.0), ("bert", 16, 5.0)]))
+    2
     """
-    if not 0 < threshold <= 1:
-        raise ValueError(f"expected a threshold in (0, 1], not {threshold}")
-    own = newcomer.batch_size
     if unit_memory_gib is None:
-        return SubBatch(own, 1, _memory(newcomer, own, memory), 1.0)
+        return 1
     beside = _memory(running, running.batch_size, memory)
-    if beside is None:
-        return None
-    batch, accumulation, share = own, 1, 1.0
-    full = rate(own) if rate is not None and own is not None else 1.0
-    if not full > 0:
-        raise ValueError(f"expected a rate > 0 at batch size {own}, not {full}")
-    while share >= threshold:
+    batch, parts = newcomer.batch_size, 1
+    while beside is not None and 1 / parts >= threshold:
         needed = _memory(newcomer, batch, memory)
-        if needed is None:
+        if needed is not None and lowered(needed + beside) <= unit_memory_gib:
+            return parts
+        if needed is None or batch is None or batch % 2:
             return None
-        if lowered(margin * (needed + beside)) <= unit_memory_gib:
-            return SubBatch(batch, accumulation, needed, share)
-        if batch is None or batch % 2:
-            return None
-        batch, accumulation = batch / 2, accumulation * 2
-        share = 1 / accumulation if rate is None else rate(batch) / full
+        batch, parts = batch / 2, parts * 2
     return None
 
 

@@ -383,18 +383,16 @@ class Interference:
         """Return the ratios of the job submitted first, and of the other one, which may get a smaller batch."""
         if frozenset((earlier.model, later.model)) in self.forbidden:
             return None
-        fit = fit_beside(
+        parts = fit_beside(
             later,
             earlier,
             self.unit_memory_gib,
             memory=self.memory,
             threshold=self.sub_batch_threshold,
         )
-        if fit is None:
+        if parts is None:
             return None
-        if fit.accumulation > 1:
-            later = replace(later, batch_size=fit.batch)
+        if parts > 1 and later.batch_size is not None:
+            later = replace(later, batch_size=later.batch_size / parts)
         sides = self.table.sides(earlier, later)
-        return (
-            None if sides is None else (sides[0], sides[1].times(1 / fit.goodput_share))
-        )
+        return None if sides is None else (sides[0], sides[1].times(parts))
