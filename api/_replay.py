@@ -26,8 +26,7 @@ from bft.replay import Options, Policy
 from bft.replay.cli.watcher import Bar, StageBar
 from bft.replay.inputs.files import InMemory
 from bft.replay.inputs.notes import Watcher
-from bft.replay.options.options import FIELDS
-from bft.replay.options.worth import PRICES
+from bft.replay.options.options import FIELDS, PRICES
 from bft.replay.policies import PolicyError
 from bft.replay.policies.registry import BUILT_IN, check_made, named, policy_type
 from bft.replay.policies.solver import SolverOptions

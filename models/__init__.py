@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         read_model as read_model,
         write_model as write_model,
     )
-    from bft.models.measure.step_times import StepTimes as StepTimes
+    from bft.models.measure.training_log import StepTimes as StepTimes
     from bft.models.measure.training_log import (
         read_log as read_log,
         read_step_times as read_step_times,
@@ -102,7 +102,7 @@ if TYPE_CHECKING:
         read_table as read_table,
         write_parquet as write_parquet,
     )
-    from bft.models.workloads.cluster_jobs import (
+    from bft.models.workloads.rigid_jobs import (
         read_tiresias_jobs as read_tiresias_jobs,
         read_venus_jobs as read_venus_jobs,
     )

@@ -94,11 +94,6 @@ class OnlineCurve:
     is tried once, a fear is never put to the test. Below the smallest it is in proportion too. A true curve whose rate
     a unit never rises is never underestimated beyond the largest size seen.
 
-    Parameters
-    ----------
-    half_life_s
-        Seconds of running after which an observation counts half, for jobs whose speed changes; None: all count fully.
-
     Examples
     --------
     >>> curve = OnlineCurve()
@@ -108,15 +103,8 @@ class OnlineCurve:
     [10.0, 25.0, 60.0]
     """
 
-    half_life_s: float | None = None
     _seconds: dict[int, float] = field(default_factory=dict)
     _samples: dict[int, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.half_life_s is not None and not self.half_life_s > 0:
-            raise ValueError(
-                f"half_life_s: expected seconds > 0, not {self.half_life_s}"
-            )
 
     def observe(self, units: int, rate: float, seconds: float) -> None:
         """The job ran on `units` at `rate` samples/s for `seconds`; nothing is learned from 0 seconds.
@@ -134,10 +122,6 @@ class OnlineCurve:
             )
         if seconds == 0:
             return
-        if self.half_life_s is not None and units in self._seconds:
-            kept = 0.5 ** (seconds / self.half_life_s)
-            self._seconds[units] *= kept
-            self._samples[units] *= kept
         self._seconds[units] = self._seconds.get(units, 0.0) + seconds
         self._samples[units] = self._samples.get(units, 0.0) + rate * seconds
 
@@ -147,12 +131,12 @@ class OnlineCurve:
             [units, seconds, self._samples[units]]
             for units, seconds in self._seconds.items()
         ]
-        return {"half_life_s": self.half_life_s, "seen": seen}
+        return {"seen": seen}
 
     @classmethod
     def restored(cls, state: Mapping[str, Any]) -> OnlineCurve:
         """The curve that `state` was taken of."""
-        curve = cls(state["half_life_s"])
+        curve = cls()
         for units, seconds, samples in state["seen"]:
             curve._seconds[units], curve._samples[units] = seconds, samples
         return curve

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bft.models import JobTable
-    from bft.models.measure.step_times import StepTimes
+    from bft.models.measure.training_log import StepTimes
     from bft.models.speed.scalability import ScalabilityFit, Throughputs
 
 # A batch size that differs from the log's own by more than this factor is reported.

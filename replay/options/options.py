@@ -8,9 +8,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from bft.models import InputError, Objective
-from bft.models.checks import cluster_kinds, refuse_unknown
+from bft.models.checks import Number, cluster_kinds, refuse_unknown
 from bft.models.errors import FLAGS, naming_options
-from bft.models.option_fields import Condition, OptionField, option_fields
+from bft.models.option_fields import OUTPUT, Condition, OptionField, option_fields
 from bft.models.searches.workload_api import Workload, make_workload, takes
 from bft.replay.engine.rules import Interference, Rules
 from bft.replay.options.presets import (
@@ -384,3 +384,25 @@ def _with_the_solver(o: Options) -> Iterator[str]:
             yield f"$backend {solver.backend} cannot solve formulation {formulation}; choose one of {others}"
     except ProblemError as error:  # another package's, which is broken
         yield str(error)
+
+
+# --- options of an evaluation beside those of its logs ---
+
+# What the user may say of jobs and nodes.
+_WORLD = ("jobs", "jobs_format", "align_jobs", "trust_pickle", "node_class")
+WORLD: Mapping[str, OptionField] = {name: FIELDS[name] for name in _WORLD}
+# What things are worth, which no replay needs to know.
+_PRICES = ("price_per_node_hour", "host_price", "node_watts", "co2_per_kwh")
+PRICES: Mapping[str, OptionField] = {
+    **{name: FIELDS[name] for name in _PRICES},
+    "price_per_kwh": OptionField(
+        name="price_per_kwh",
+        flags=("--price-per-kwh",),
+        check=Number(0, 1e9),
+        metavar="PRICE",
+        help="Reports what the energy costs (needs --node-watts).",
+        section=OUTPUT,
+        shown="not reported",
+    ),
+}
+FLAGS.update({name: field.flag for name, field in PRICES.items()})

@@ -6,8 +6,8 @@ from typing import Any
 
 # Other formats of job tables -> their readers.
 JOB_FORMATS = {
-    "tiresias": "bft.models.workloads.cluster_jobs:read_tiresias_jobs",
-    "venus": "bft.models.workloads.cluster_jobs:read_venus_jobs",
+    "tiresias": "bft.models.workloads.rigid_jobs:read_tiresias_jobs",
+    "venus": "bft.models.workloads.rigid_jobs:read_venus_jobs",
     "pollux": "bft.models.workloads.jobs_pollux:read_pollux_jobs",
     "philly": "bft.models.workloads.jobs_philly:read_philly_jobs",
     "swf": "bft.models.workloads.jobs_swf:read_swf_jobs",

@@ -24,8 +24,7 @@ from bft.replay.inputs.jobs import jobs_of
 from bft.replay.inputs.notes import Watcher
 from bft.replay.inputs.trace import traces
 from bft.replay.logs.ingest import IngestOptions, ingested
-from bft.replay.options.options import FIELDS, Options, defaults
-from bft.replay.options.worth import PRICES, WORLD
+from bft.replay.options.options import FIELDS, PRICES, WORLD, Options, defaults
 from bft.replay.results.host import (
     Starts,
     host_node_hours,

@@ -312,15 +312,6 @@ def test_longer_observations_count_more() -> None:
     assert online.sizes == [2]
 
 
-def test_a_job_that_changes_pace_is_followed() -> None:
-    forgetful, faithful = OnlineCurve(half_life_s=60), OnlineCurve()
-    for online in (forgetful, faithful):
-        for rate in [100] * 60 + [50] * 10:
-            online.observe(1, rate, 60)
-    assert forgetful.rate(1) == pytest.approx(50, rel=0.01)
-    assert faithful.rate(1) > 90
-
-
 def test_before_it_ran_a_job_is_hoped_to_scale() -> None:
     assert OnlineCurve().estimate(4).table(4).tolist() == [0, 1, 2, 3, 4]
     assert OnlineCurve().largest == 0
