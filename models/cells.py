@@ -21,6 +21,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from decimal import Decimal
 from numbers import Real
@@ -287,29 +288,39 @@ class Rows:
         return self._numbers[column]
 
     def values_as_instants(self, column: str) -> list[int | None]:
-        """The cells of a column as UTC nanoseconds, None for what is no instant."""
+        """The cells of a column as UTC nanoseconds, None for what is no instant from 1678 to 2261."""
         if column not in self._instants:
+            import pandas as pd
+
             texts = [_as_stamp(value) for value in self.values(column)]
             self._check_zones(column, texts)
-            self._instants[column] = _nanoseconds(texts)
+            series = pd.Series(texts, dtype=object)
+            read = pd.to_datetime(series, utc=True, errors="coerce", format="ISO8601")
+            low, high = pd.Timestamp.min, pd.Timestamp.max
+            known = read.between(low.tz_localize("UTC"), high.tz_localize("UTC"))
+            whole = read.where(known).dt.as_unit("ns").astype("int64")
+            self._instants[column] = [
+                value if good else None
+                for value, good in zip(whole.tolist(), known.tolist(), strict=True)
+            ]
         return self._instants[column]
 
     def _check_zones(self, column: str, texts: list[str | None]) -> None:
         """Refuse a column in which some instants state a time zone and others do not: hours may lie between them."""
-        first: tuple[int, bool] | None = None
-        for index, text in enumerate(texts):
-            if text is None:
-                continue
-            zoned = _ZONE.search(text, 10) is not None
-            first = first or (index, zoned)
-            if zoned != first[1]:
-                states = ("states no time zone", "states a time zone")
-                other = f"row {first[0] + 1} ({texts[first[0]]}) {states[first[1]]}"
-                raise self[index].error(
-                    column,
-                    f"{text} {states[zoned]}, {other}",
-                    "write the zone in all rows, or in none: then UTC counts",
-                )
+        stated = [(index, text) for index, text in enumerate(texts) if text is not None]
+        zoned = [_ZONE.search(text, 10) is not None for _, text in stated]
+        if len(set(zoned)) == 2:
+            (first, before), (index, text) = (
+                stated[0],
+                stated[zoned.index(not zoned[0])],
+            )
+            states = ("states no time zone", "states a time zone")
+            other = f"row {first + 1} ({before}) {states[zoned[0]]}"
+            raise self[index].error(
+                column,
+                f"{text} {states[not zoned[0]]}, {other}",
+                "write the zone in all rows, or in none: then UTC counts",
+            )
 
 
 class Row:
@@ -319,11 +330,6 @@ class Row:
 
     def __init__(self, rows: Rows, index: int) -> None:
         self._rows, self.index = rows, index
-
-    @property
-    def file(self) -> str:
-        """The name of the table in messages."""
-        return self._rows.file
 
     @property
     def job(self) -> str:
@@ -345,12 +351,11 @@ class Row:
 
     def further(self, known: Collection[str]) -> dict[str, Any]:
         """The cells that hold something, of all columns but the `known` ones."""
-        cells = {
-            column: self.value(column)
+        return {
+            column: value
             for column in self._rows.columns
-            if column not in known
+            if column not in known and (value := self.value(column)) is not None
         }
-        return {column: value for column, value in cells.items() if value is not None}
 
     def number(
         self, column: str, default: D | EllipsisType = ..., **bounds: Unpack[Bounds]
@@ -418,13 +423,10 @@ class Row:
 
     def numbers(self, column: str, **bounds: Unpack[Bounds]) -> list[float]:
         """The list of finite numbers in a cell."""
-        value = self._rows.values(column)[self.index]
-        listed = value
+        value = listed = self._rows.values(column)[self.index]
         if isinstance(value, str):
-            try:
+            with suppress(ValueError, RecursionError):
                 listed = json.loads(value)
-            except (ValueError, RecursionError):
-                listed = None
         elif isinstance(value, np.ndarray):
             listed = value.tolist()
         if not isinstance(listed, list | tuple):
@@ -525,18 +527,3 @@ def _as_stamp(value: object) -> Any:
         return pd.Timestamp(value).isoformat()
     except (ValueError, OverflowError):
         return None
-
-
-def _nanoseconds(texts: list[str | None]) -> list[int | None]:
-    """UTC nanoseconds of texts in ISO 8601; None for what is no instant from 1678 to 2261."""
-    import pandas as pd
-
-    series = pd.Series(texts, dtype=object)
-    read = pd.to_datetime(series, utc=True, errors="coerce", format="ISO8601")
-    low, high = pd.Timestamp.min, pd.Timestamp.max
-    known = read.between(low.tz_localize("UTC"), high.tz_localize("UTC"))
-    whole = read.where(known).dt.as_unit("ns").astype("int64").tolist()
-    return [
-        value if good else None
-        for value, good in zip(whole, known.tolist(), strict=True)
-    ]

@@ -249,9 +249,8 @@ def _job(row: Row, curves: Row, known: Collection[str], *, model: str = "") -> J
     fields = {
         column.field: column.read(row, name, column.default, **column.bounds)
         for name, column in COLUMNS.items()
-        if row.has(name)
     }
-    fields["model"] = fields.get("model") or model
+    fields["model"] = fields["model"] or model
     try:
         return Job(
             name=row.job,

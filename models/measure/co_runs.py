@@ -14,10 +14,10 @@ import subprocess
 import termios
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from typing import Final, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import pandas as pd
@@ -145,9 +145,11 @@ def measure(
                 (shared if names == "AB" else alone)[name].append(value)
     # Memory counts above what was in use before the last run.
     first, second = (
-        replace(
-            slowdown(alone[name], shared[name], plan.confidence),
-            usage=usage_of(before[name], samples[name]) if gauge else None,
+        slowdown(
+            alone[name],
+            shared[name],
+            plan.confidence,
+            usage_of(before[name], samples[name]) if gauge else None,
         )
         for name in "AB"
     )
@@ -155,7 +157,10 @@ def measure(
 
 
 def slowdown(
-    alone_s: Sequence[float], shared_s: Sequence[float], confidence: float
+    alone_s: Sequence[float],
+    shared_s: Sequence[float],
+    confidence: float,
+    usage: Usage | None = None,
 ) -> Slowdown:
     """ξ from the mean step times of each round, seconds, alone and together.
 
@@ -179,15 +184,10 @@ def slowdown(
         * logs.std(ddof=1)
         / math.sqrt(len(logs))
     )
-    low, raw, high = (math.exp(x) for x in (middle - reach, middle, middle + reach))
-    return Slowdown(
-        max(raw, 1.0),
-        max(low, 1.0),
-        max(high, 1.0),
-        raw,
-        tuple(alone_s),
-        tuple(shared_s),
-    )
+    ends = middle, middle - reach, middle + reach
+    xi, low, high = (max(math.exp(x), 1.0) for x in ends)
+    raw, means = math.exp(middle), (tuple(alone_s), tuple(shared_s))
+    return Slowdown(xi, low, high, raw, *means, usage)
 
 
 def _run(
@@ -201,7 +201,7 @@ def _run(
     doing = "alone" if len(commands) == 1 else "beside the other"
     with ExitStack() as running:
         processes = [
-            running.enter_context(_started(name, command, plan.devices))
+            running.enter_context(closing(_Process(name, command, plan.devices)))
             for name, command in commands.items()
         ]
         deadline = time.monotonic() + plan.time_limit_s
@@ -285,10 +285,9 @@ class _Process:
         while select.select(
             [self._terminal], [], [], max(until - time.monotonic(), 0.0)
         )[0]:
-            try:
+            chunk = b""
+            with contextlib.suppress(OSError):  # the terminal's other end is closed
                 chunk = os.read(self._terminal, 1 << 16)
-            except OSError:  # the terminal's other end is closed
-                chunk = b""
             if not chunk:
                 time.sleep(max(until - time.monotonic(), 0.0))
                 break
@@ -319,30 +318,23 @@ class _Process:
 
     def expect_more(self, running: bool, deadline: float, so_far: str) -> None:
         """Raise when nothing more is to come: it has ended, or its time is up."""
-        if not running:
-            code = self._process.wait()
-            advice = "let it train longer or ask for fewer --steps; --pattern describes its lines; "
-            self._give_up(
-                f"failed with exit code {code}" if code else "ended",
-                so_far,
-                "" if code else advice,
-            )
-        if time.monotonic() >= deadline:
+        if running and time.monotonic() < deadline:
+            return
+        if running:
+            failure = "ran into the time limit"
             advice = "--time-limit gives it longer, --pattern describes its lines; "
-            self._give_up("ran into the time limit", so_far, advice)
-
-    def _give_up(self, failure: str, so_far: str, advice: str) -> NoReturn:
+        elif code := self._process.wait():
+            failure, advice = f"failed with exit code {code}", ""
+        else:
+            failure = "ended"
+            advice = "let it train longer or ask for fewer --steps; --pattern describes its lines; "
         last = [*self._tail, *([self._rest] if self._rest.strip() else [])]
-        printed = (
-            "it printed\n" + "\n".join(f"  | {line}" for line in last)
-            if last
-            else "it printed nothing"
-        )
+        printed = "".join(f"\n  | {line}" for line in last) if last else " nothing"
         raise InputError(
-            f"command {self.name} {failure} after {so_far}; {advice}{printed}"
+            f"command {self.name} {failure} after {so_far}; {advice}it printed{printed}"
         )
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """End the command with its children."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
@@ -352,17 +344,6 @@ class _Process:
             while time.monotonic() < until and self._process.poll() is None:
                 self.read(POLL_S)  # a process blocked on a full terminal cannot end
         os.close(self._terminal)
-
-
-@contextmanager
-def _started(
-    name: str, command: Sequence[str], devices: Sequence[int]
-) -> Iterator[_Process]:
-    process = _Process(name, command, devices)
-    try:
-        yield process
-    finally:
-        process.stop()
 
 
 def _step_seconds(lines: Sequence[str], pattern: str | None) -> list[float]:

@@ -163,7 +163,11 @@ class Collection:
         self._xi = [each for each in self._xi if _key(each) != _key(row)] + [row]
         known = {(each["model"], each.get("batch")): each for each in self._profiles}
         for each, side in zip(pair, sides, strict=True):
-            known[each.model, each.batch] = profile_of(each.model, each.batch, side)
+            alone = {"model": each.model, "batch": each.batch}
+            alone["step_s"] = float(np.mean(side.alone_s))
+            if side.usage is not None:
+                alone |= {**asdict(side.usage), "amp": int(each.model.endswith("+amp"))}
+            known[each.model, each.batch] = alone
         self._profiles = list(known.values())
         self._keep(XI, self._xi)
         self._keep(PROFILES, labelled(self._profiles, self._xi))
@@ -193,14 +197,6 @@ def _key(row: Mapping[str, Any]) -> tuple[object, ...]:
         (row[f"model_{end}"], row.get(f"batch_{end}") or 0.0) for end in "ab"
     )
     return (*sides, row.get("units") or 0.0)
-
-
-def profile_of(model: str, batch: float | None, side: Slowdown) -> dict[str, Any]:
-    """A row of a table of profiles: the training alone, its step time and what it did to the GPUs that were read."""
-    row = {"model": model, "batch": batch, "step_s": float(np.mean(side.alone_s))}
-    if side.usage is None:
-        return row
-    return {**row, **asdict(side.usage), "amp": int(model.endswith("+amp"))}
 
 
 def labelled(

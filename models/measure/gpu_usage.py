@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -188,17 +188,16 @@ def rocm_smi() -> pd.DataFrame:
         raise InputError(
             f"rocm-smi: expected a JSON object, not {text.strip()[:80]!r}"
         ) from None
-    states: dict[int, list[float]] = {}
-    for name, card in cards.items():
-        if number := _CARD.fullmatch(name):
-            cells = [
-                next((card[key] for key in keys if key in card), None)
-                for keys in _ROCM_KEYS.values()
-            ]
-            states[int(number[1])] = pd.to_numeric(
-                pd.Series(cells), errors="coerce"
-            ).tolist()
+    states = {
+        int(number[1]): [
+            next((card[key] for key in keys if key in card), None)
+            for keys in _ROCM_KEYS.values()
+        ]
+        for name, card in cards.items()
+        if (number := _CARD.fullmatch(name))
+    }
     table = pd.DataFrame.from_dict(states, "index", columns=list(_ROCM_KEYS))
+    table = table.apply(pd.to_numeric, errors="coerce")
     if table["memory_mib"].isna().any():
         raise InputError(f"rocm-smi: a card has no {_ROCM_KEYS['memory_mib'][0]!r}")
     table["memory_mib"] /= MIB
@@ -220,18 +219,14 @@ def find_tool(name: str = "auto") -> Reader | None:
     InputError
         When the requested tool cannot be used.
     """
-    if name == "none":
-        return None
-    if name != "auto":
+    if name in TOOLS:
         TOOLS[name]()
         return TOOLS[name]
     for tool, read in TOOLS.items():
-        if shutil.which(tool):
-            try:
+        if name == "auto" and shutil.which(tool):
+            with suppress(InputError):  # another one may do
                 if len(read()):
                     return read
-            except InputError:
-                continue  # another one may do
     return None
 
 
