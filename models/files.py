@@ -54,9 +54,8 @@ def reading(file: str | Path) -> Iterator[None]:
 def out_of_memory(error: Exception, file: str | Path | None = None) -> InputError:
     """The text for a MemoryError of Python, NumPy, or Arrow, and for a thread that cannot be started."""
     detail = str(error).strip().splitlines()
-    message = f"not enough memory{f': {detail[0]}' if detail else ''}"
     return InputError(
-        message,
+        f"not enough memory{f': {detail[0]}' if detail else ''}",
         file=file,
         hint="a limit such as ulimit -v may be too low, or the input too large",
     )
@@ -77,8 +76,7 @@ def unpacked(stored: io.BufferedReader) -> io.BufferedReader:
     elif head.startswith(b"\x28\xb5\x2f\xfd"):
         import pyarrow as pa  # here: it takes long to import
 
-        packed = pa.PythonFile(stored, mode="r")
-        content = pa.CompressedInputStream(packed, "zstd")
+        content = pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd")
     else:
         return stored
     return io.BufferedReader(content, BLOCK)

@@ -213,8 +213,7 @@ class Job:
         curves |= {f"Ps@{kind}": rates for kind, (rates, _) in self.by_kind.items()}
         for column, rates in curves.items():
             if rates.ps[0] != 0:
-                first = f"{rates.ps[0]:g}"
-                yield column, "Ps[0] = 0 (no units, no progress)", first
+                yield column, "Ps[0] = 0 (no units, no progress)", f"{rates.ps[0]:g}"
         sizes, ends = self.sizes, (max(self.jmin, 1), self.jmax)
         if sizes is not None and (
             not sizes

@@ -485,8 +485,7 @@ def _read_jsonl(stream: BinaryIO, file: str) -> pd.DataFrame:
             if b"\\ud" in line or b"\\uD" in line:
                 json.dumps(record, ensure_ascii=False).encode()
         except UnicodeError as error:
-            message = f"not UTF-8 text: {error}"
-            raise InputError(message, file=file, row=row) from error
+            raise InputError(f"not UTF-8 text: {error}", file=file, row=row) from error
         except (ValueError, RecursionError) as error:
             raise InputError(
                 f"not a line of JSON: {error}", file=file, row=row

@@ -121,8 +121,7 @@ class DurationEstimator:
             File to name in messages.
         """
         x = self.inputs(jobs, past=past, source=source).to_numpy()
-        logs = np.clip(self.regressor.predict(x), 0.0, np.log1p(LONGEST_S))
-        return np.expm1(logs)
+        return np.expm1(np.clip(self.regressor.predict(x), 0.0, np.log1p(LONGEST_S)))
 
     def inputs(
         self, jobs: pd.DataFrame, *, past: pd.DataFrame | None = None, source: str = ""
@@ -153,8 +152,7 @@ def baselines(
     learnt = _past(before, (), source)
     known = pd.concat([learnt, _past(past, (), source)])
     by_user = _features(_submitted(after, (), source), known, ())["user_gpus_mean"]
-    constant = np.full(len(after), learnt["target"].mean())
-    logs = (by_user.to_numpy(), constant)
+    logs = (by_user.to_numpy(), np.full(len(after), learnt["target"].mean()))
     return dict(zip(BASELINES, map(np.expm1, logs), strict=True))
 
 

@@ -133,13 +133,11 @@ def submissions(
     slot = np.floor(rows.all_seconds("submit_time") / slot_s).astype(np.int64)
     first = int(slot.min())
     slot -= first
-    units = rows.all_numbers("gpu_num", min=0)
-    begin = (first + np.arange(int(slot.max()) + 1)) * slot_s
     return pd.DataFrame(
         {
-            "time": begin,
+            "time": (first + np.arange(int(slot.max()) + 1)) * slot_s,
             "jobs": np.bincount(slot),
-            "units": np.bincount(slot, weights=units),
+            "units": np.bincount(slot, weights=rows.all_numbers("gpu_num", min=0)),
         }
     )
 

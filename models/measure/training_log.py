@@ -189,9 +189,8 @@ def read_log(
     0.12
     """
     with opened(path) as stream:
-        text = lines(stream, str(path), decode="replace")
         return read_step_times(
-            text,
+            lines(stream, str(path), decode="replace"),
             pattern,
             batch_size=batch_size,
             warmup=warmup,

@@ -68,8 +68,7 @@ class SuccessiveHalving:
             return Orders(score=score)
         seen = self._scores.setdefault(event.rung, [])
         seen.append(score)
-        better = sum(other > score for other in seen)
-        stays = better < max(1, len(seen) // self.eta)
+        stays = sum(other > score for other in seen) < max(1, len(seen) // self.eta)
         return Orders(cancel=() if stays else (event.job.name,), score=score)
 
     def _score(self, event: Event) -> float:

@@ -28,8 +28,7 @@ def _sides(table: XiTable) -> pd.DataFrame:
         for number, row in enumerate(table.measurements, start=1)
         for side in (row, row.swapped())
     ]  # fmt: skip
-    columns = ["row", *PAIR_COLUMNS, "xi", "estimated"]
-    frame = pd.DataFrame(rows, columns=columns)
+    frame = pd.DataFrame(rows, columns=["row", *PAIR_COLUMNS, "xi", "estimated"])
     return frame.astype(dict.fromkeys(("batch_a", "batch_b", "units"), float))
 
 

@@ -245,8 +245,7 @@ class ApplicationDynamics:
         kind: str = "",
     ) -> tuple[float, int | None]:
         """Samples/s (at the initial batch size) from now on, and until when; see `bft.models.Dynamics`."""
-        initial = self.profile.application.limits.initial
-        steps = progress / initial
+        steps = progress / self.profile.application.limits.initial
         epoch = self.profile.application.epoch_at(steps * (1 + PROGRESS))
         stretch = self._stretch
         before = self._placement, self._kind, self._slowdown

@@ -61,8 +61,7 @@ def read_philly_jobs(path: str | Path) -> JobTable:
     entries = read_json(path)
     if not _objects(entries):
         raise InputError("expected a JSON array of objects, one a job", file=path)
-    rows = Rows.of(entries, path, job="jobid")
-    return rigid_table(rows, _job, {"Jmax": "detail"})
+    return rigid_table(Rows.of(entries, path, job="jobid"), _job, {"Jmax": "detail"})
 
 
 def _job(row: Row) -> Job | str:

@@ -261,7 +261,6 @@ def _curves(
     curves = {}
     for kind in dict.fromkeys(("", *units_per_node, *profile.by_kind)):
         per = units_per_node.get(kind, first)
-        measured = profile.on(kind).curve(profile.batch, most, per)
-        rates = measured.table(most) * useful
+        rates = profile.on(kind).curve(profile.batch, most, per).table(most) * useful
         curves[kind] = Curve(np.arange(most + 1.0), rates)
     return curves
