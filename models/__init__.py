@@ -93,7 +93,7 @@ if TYPE_CHECKING:
         fit_scalability as fit_scalability,
         read_throughputs as read_throughputs,
     )
-    from bft.models.speed.throughput import (
+    from bft.models.speed.goodput import (
         Observations as Observations,
         ThroughputParameters as ThroughputParameters,
         fit_throughput as fit_throughput,

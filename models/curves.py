@@ -15,6 +15,25 @@ from numpy.typing import ArrayLike, NDArray
 FloatArray = NDArray[np.float64]
 
 
+def positive_array(name: str, values: ArrayLike, count: int) -> FloatArray:
+    """Return `count` numbers > 0 as float64; ValueError names the first that is none.
+
+    >>> positive_array("step_s", [0.5, -1.0], 2)
+    Traceback (most recent call last):
+    ValueError: step_s: expected numbers > 0, but entry 2 is -1.0
+    """
+    array = np.asarray(values, dtype=np.float64)
+    if array.shape != (count,) or not count:
+        raise ValueError(f"{name}: expected {count} values, at least one")
+    wrong = np.flatnonzero(~(np.isfinite(array) & (array > 0)))
+    if len(wrong):
+        first = int(wrong[0])
+        raise ValueError(
+            f"{name}: expected numbers > 0, but entry {first + 1} is {array[first]}"
+        )
+    return array
+
+
 @dataclass(frozen=True, eq=False)
 class Curve:
     """A piecewise linear curve through measured points, not necessarily concave.
@@ -145,11 +164,6 @@ class OnlineCurve:
     def sizes(self) -> list[int]:
         """Sizes that the job ran on, increasing."""
         return sorted(self._seconds)
-
-    @property
-    def largest(self) -> int:
-        """Largest size that the job ran on, 0 when it never ran."""
-        return max(self._seconds, default=0)
 
     def seconds(self, units: int) -> float:
         """Seconds that it ran on a size, 0 when it did not."""

@@ -17,7 +17,7 @@ from bft.models.errors import InputError
 from bft.models.learned.packing import sharing_scores
 from bft.models.measure.co_runs import Plan, Slowdown, measure
 from bft.models.measure.gpu_usage import Gauge
-from bft.models.sharing.xi_repairs import PAIR_COLUMNS, label_of
+from bft.models.measure.xi_measurements import PAIR_COLUMNS, label_of
 from bft.models.sharing.xi_table import xi_from_frame
 from bft.models.tables import read_table
 

@@ -196,8 +196,8 @@ def rocm_smi() -> pd.DataFrame:
         for name, card in cards.items()
         if (number := _CARD.fullmatch(name))
     }
-    table = pd.DataFrame.from_dict(states, "index", columns=list(_ROCM_KEYS))
-    table = table.apply(pd.to_numeric, errors="coerce")
+    cells = pd.DataFrame.from_dict(states, "index", columns=list(_ROCM_KEYS))
+    table: pd.DataFrame = cells.apply(pd.to_numeric, errors="coerce")
     if table["memory_mib"].isna().any():
         raise InputError(f"rocm-smi: a card has no {_ROCM_KEYS['memory_mib'][0]!r}")
     table["memory_mib"] /= MIB

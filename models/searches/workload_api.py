@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from importlib import import_module
-from typing import Any, Literal, Protocol, cast, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from bft.models.errors import InputError
 from bft.models.jobs import Job
@@ -126,8 +126,8 @@ class Workload(Protocol):
         """Return the orders with which the driver answers an event."""
 
 
-# Name -> where it lives; a module is imported when its workload is asked for.
-BUILT_IN = {"hpo": "successive_halving:SuccessiveHalving", "nas": "evolution:Evolution"}
+# Name -> class, whose module is imported when its workload is asked for.
+BUILT_IN = {"hpo": "SuccessiveHalving", "nas": "Evolution"}
 _WORKLOADS = PluginGroup("bft.workloads", "workload", BUILT_IN)
 
 
@@ -164,9 +164,13 @@ def make_workload(text: str, settings: Mapping[str, Any]) -> Workload:
                 f"{owner}: expected NAME=VALUE behind the colon, not {part.strip()!r}"
             )
         given[key.strip()] = value
-    made = built(owner, _factory(name), settings, given)
-    check_workload(name, made)
-    return cast("Workload", made)
+    made: Workload = built(owner, _factory(name), settings, given)
+    # Before anything is replayed.
+    if not (is_dataclass(made) and isinstance(made, Workload)):
+        raise InputError(
+            f"{owner}: expected a dataclass, whose fields a checkpoint keeps, with a name, rungs() and on()"
+        )
+    return made
 
 
 def takes(text: str, setting: str) -> bool:
@@ -176,19 +180,11 @@ def takes(text: str, setting: str) -> bool:
     )
 
 
-def check_workload(name: str, made: object) -> None:
-    """Refuse what is no workload, before anything is replayed."""
-    if not (is_dataclass(made) and isinstance(made, Workload)):
-        raise InputError(
-            f"workload {name!r}: expected a dataclass, whose fields a checkpoint keeps, with a name, rungs() and on()"
-        )
-
-
 def _factory(name: str) -> Callable[..., Any]:
     label = f"workload {name!r}"
     if name in BUILT_IN:
-        module, attribute = BUILT_IN[name].split(":")
-        found = getattr(import_module(f"bft.models.searches.{module}"), attribute)
+        home = import_module("bft.models.searches.searches")
+        found = getattr(home, BUILT_IN[name])
     else:
         found, label = _WORKLOADS.load(name)
     if not callable(found):

@@ -153,10 +153,8 @@ class XiTable:
         self._rows: dict[tuple[str, str], list[Measurement]] = {}
         for row in self.measurements:
             self.clipped += (row.xi_a < 1) + (row.xi_b < 1)
-            for one_side in (row, row.swapped()):
-                self._rows.setdefault((one_side.model_a, one_side.model_b), []).append(
-                    one_side
-                )
+            for side in (row, row.swapped()):
+                self._rows.setdefault((side.model_a, side.model_b), []).append(side)
 
     def __len__(self) -> int:
         return len(self._rows)

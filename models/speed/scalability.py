@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.models.cells import Row, Rows
-from bft.models.curves import Curve, FloatArray
+from bft.models.curves import Curve, FloatArray, positive_array
 from bft.models.errors import InputError
 from bft.models.tables import read_table
 
@@ -46,8 +46,8 @@ class Throughputs:
 
     Raises
     ------
-    InputError
-        Names the model, the column and the first invalid measurement.
+    ValueError
+        Names the first invalid measurement.
 
     Examples
     --------
@@ -63,27 +63,11 @@ class Throughputs:
     submit_ns: int | None = None
 
     def __post_init__(self) -> None:
-        units = np.asarray(self.units, dtype=np.float64)
-        rates = np.asarray(self.throughput, dtype=np.float64)
-        object.__setattr__(self, "units", units)
-        object.__setattr__(self, "throughput", rates)
-        if not units.size or rates.shape != units.shape:
-            raise InputError(
-                f"{self.model}: expected as many values as units ({units.size}), at least one",
-                column="throughput",
-            )
-        for column, values, good, expected in (
-            ("units", units, (units >= 1) & (units % 1 == 0), "whole numbers >= 1"),
-            ("throughput", rates, rates > 0, "numbers > 0"),
-        ):
-            wrong = ~good | ~np.isfinite(values)
-            if wrong.any():
-                bad = int(np.argmax(wrong))
-                raise InputError(
-                    f"{self.model}: expected {expected}, not {values[bad]}",
-                    row=bad + 1,
-                    column=column,
-                )
+        for name in ("units", "throughput"):
+            values = positive_array(name, getattr(self, name), len(self.units))
+            object.__setattr__(self, name, values)
+        if (self.units % 1).any():
+            raise ValueError("units: expected whole numbers")
 
     def sizes(self) -> FloatArray:
         """Units that were measured, increasing."""

@@ -78,7 +78,6 @@ def rigid_table(
         What `job` raises; also for a name that is taken, and when no job is left.
     """
     jobs: dict[str, Job] = {}
-    numbers: dict[str, int] = {}
     left_out: Counter[str] = Counter()
     for row in rows:
         try:
@@ -88,12 +87,8 @@ def rigid_table(
         if isinstance(made, str):
             left_out[made] += 1
         elif made is not None:
-            first = numbers.setdefault(row.name(rows.job), row.index + 1)
-            if first != row.index + 1:
-                message = f"the name appears twice, first in row {first}; expected unique names"
-                raise InputError(
-                    message, file=rows.file, row=row.index + 1, job=row.job
-                )
+            if made.name in jobs:
+                raise row.error(rows.job, "the name appears twice; expected once")
             jobs[made.name] = made
     reasons = ", ".join(f"{count} {why}" for why, count in sorted(left_out.items()))
     if not jobs:

@@ -10,8 +10,8 @@ import click
 
 import bft.models as models
 from bft.models import InputError
-from bft.models.atomic_files import drafted, refuse_existing
 from bft.models.checks import Name, Number, seconds, strict_instant, utc
+from bft.models.files import drafted, refuse_existing
 from bft.replay.cli.groups import Group
 from bft.replay.cli.messages import say_note, say_warning
 from bft.replay.cli.parameters import (

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import click
 
 import bft.models as models
-from bft.models.atomic_files import drafted, refuse_existing
 from bft.models.checks import Name, Number
+from bft.models.files import drafted, refuse_existing
 from bft.replay.cli.groups import Command, Group
 from bft.replay.cli.parameters import (
     Checked,
@@ -112,7 +112,7 @@ def evaluate(
 
     Below the model are predictions without one: a model that is not better has learnt nothing.
     """
-    from bft.models.learned.accuracy import accuracy
+    from bft.models.learned.ga2m import accuracy
 
     if png is not None and what != "submissions":
         raise click.UsageError("--png draws submissions")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from bft.models.atomic_files import drafted, refuse_existing
+from bft.models.files import drafted, refuse_existing
 from bft.replay.cli.frames import figure_options, write_into
 from bft.replay.cli.groups import Command
 from bft.replay.cli.parameters import force_option, output_option

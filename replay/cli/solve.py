@@ -14,9 +14,9 @@ from typing import IO, Any
 import click
 
 from bft.models import InputError
-from bft.models.atomic_files import drafted
 from bft.models.files import (
     decoded_json,
+    drafted,
     opened,
     parse_json,
     read_json,

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.models import InputError
-from bft.models.atomic_files import (
+from bft.models.files import (
     drafted,
     figure_folder,
     refuse_existing,

@@ -16,8 +16,8 @@ import click
 
 import bft.models as models
 from bft.models import InputError
-from bft.models.atomic_files import drafted, refuse_existing
 from bft.models.checks import MAX_LIMIT_S, Name, Number, seconds
+from bft.models.files import drafted, refuse_existing
 from bft.replay.cli.groups import Group
 from bft.replay.cli.messages import say_note, say_progress
 from bft.replay.cli.parameters import (
@@ -290,7 +290,7 @@ def check(
     With --retest, rows with such ratios are named, and a table of their pairs is written: `xi collect --pairs` --again
     measures them again, and puts the answers in their place.
     """
-    from bft.models.sharing.xi_repairs import check_xi, retest_frame
+    from bft.models.measure.xi_measurements import check_xi, retest_frame
 
     if retest is not None:
         refuse_existing(retest, force=force)
@@ -339,7 +339,7 @@ def show(file: str, by: str) -> None:
     """Print a xi table: how many times as long an iteration of the row's model takes beside the column's."""
     import shutil
 
-    from bft.models.sharing.xi_repairs import grid
+    from bft.models.measure.xi_measurements import grid
 
     shown = grid(models.read_xi(file), by_batch=by == "batch")
     # As many columns at a time as fit, numbered as the rows are.

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from bft.models import InputError
-from bft.models.atomic_files import drafted
+from bft.models.files import drafted
 from bft.models.tables import trusting_pickles
 from bft.replay.inputs.files import Files, input_digests
 from bft.replay.inputs.jobs import jobs_of

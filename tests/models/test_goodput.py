@@ -16,17 +16,15 @@ from bft.models import Curve
 from bft.models.speed.goodput import (
     BatchLimits,
     Goodput,
+    Observations,
+    ThroughputParameters,
+    _Objective,
     adascale_gain,
+    fit_throughput,
     goodput_table,
     noise_scale,
     replica_cap,
     speedup_table,
-)
-from bft.models.speed.throughput import (
-    Observations,
-    ThroughputParameters,
-    _Objective,
-    fit_throughput,
 )
 
 TRUTH = ThroughputParameters(0.05, 0.002, 0.08, 0.003, 0.02, 0.001, 1.5)
@@ -195,7 +193,7 @@ def test_the_fit_is_deterministic() -> None:
     [
         ({"step_s": [1.0, -1.0]}, "step_s: expected numbers > 0, but entry 2 is -1.0"),
         ({"nodes": [1.0, 3.0]}, "but entry 2 has 2 replicas on 3 nodes"),
-        ({"atomic": [1.0]}, "atomic: expected as many values as nodes"),
+        ({"atomic": [1.0]}, "atomic: expected 2 values"),
         (
             {"gradient_s": [math.nan, 1]},
             "gradient_s: expected numbers > 0, but entry 1 is nan",

@@ -21,8 +21,12 @@ from bft.models.speed.dynamics import (
     ApplicationProfile,
     split_batch,
 )
-from bft.models.speed.goodput import BatchLimits
-from bft.models.speed.throughput import Observations, _Objective, fit_throughput
+from bft.models.speed.goodput import (
+    BatchLimits,
+    Observations,
+    _Objective,
+    fit_throughput,
+)
 from bft.models.workloads.jobs_pollux import read_pollux_jobs
 from bft.replay import EqualShare, Replay, Rules, Traits, always_idle
 

@@ -156,29 +156,18 @@ def test_the_peak_is_the_largest_of_the_best_sizes() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"units": [1.0, 1.5]},
-            "row 2, column units: m: expected whole numbers >= 1, not 1.5",
-        ),
-        (
-            {"throughput": [0.0, 1.0]},
-            "row 1, column throughput: m: expected numbers > 0, not 0.0",
-        ),
-        (
-            {"throughput": [1.0, np.nan]},
-            "row 2, column throughput: m: expected numbers > 0, not nan",
-        ),
-        (
-            {"throughput": [1.0]},
-            r"column throughput: m: expected as many values as units \(2\)",
-        ),
+        ({"units": [1.0, 1.5]}, "units: expected whole numbers"),
+        ({"units": [1.0, -1.0]}, "units: expected numbers > 0, but entry 2 is -1.0"),
+        ({"throughput": [0.0, 1.0]}, "throughput: expected numbers > 0, but entry 1"),
+        ({"throughput": [1.0, np.nan]}, "expected numbers > 0, but entry 2 is nan"),
+        ({"throughput": [1.0]}, "throughput: expected 2 values"),
     ],
 )
 def test_measurements_check_themselves(
     change: dict[str, list[float]], message: str
 ) -> None:
     given = {"units": [1.0, 2.0], "throughput": [10.0, 19.0]} | change
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(ValueError, match=message):
         Throughputs("m", **{name: np.array(values) for name, values in given.items()})
 
 
@@ -272,7 +261,7 @@ def test_an_optimistic_curve_never_underestimates_unseen_sizes(
     estimate = online.estimate(128)
     for size in sizes:
         assert estimate.at(size) == pytest.approx(law(*truth, size))
-    for size in range(online.largest, 129):
+    for size in range(max(online.sizes), 129):
         assert estimate.at(size) >= law(*truth, size) * (1 - 1e-12)
 
 
@@ -314,7 +303,6 @@ def test_longer_observations_count_more() -> None:
 
 def test_before_it_ran_a_job_is_hoped_to_scale() -> None:
     assert OnlineCurve().estimate(4).table(4).tolist() == [0, 1, 2, 3, 4]
-    assert OnlineCurve().largest == 0
 
 
 @pytest.mark.parametrize(
