@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         Profile as Profile,
     )
     from bft.models.learned.duration import DurationEstimator as DurationEstimator
-    from bft.models.learned.forecast import (
+    from bft.models.learned.duration import (
         Forecaster as Forecaster,
         submissions as submissions,
     )

@@ -177,7 +177,6 @@ class Rows:
         self._length = len(frame)
         self._cells: dict[str, Any] = {index: frame.index} if index else {}
         self._values: dict[str, list[Any]] = {}
-        self._numbers: dict[str, list[float]] = {}
         self._instants: dict[str, list[int | None]] = {}
         for label, cells in frame.items():
             name = str(label).strip()
@@ -261,7 +260,7 @@ class Rows:
 
     def all_seconds(self, column: str) -> FloatArray:
         """A column of instants as seconds since 1970 UTC, numbers as they are: float64 of shape (rows,)."""
-        seconds = np.array(self.values_as_numbers(column), dtype=np.float64)
+        seconds = np.array(list(map(read_number, self.values(column))))
         for index in np.flatnonzero(np.isnan(seconds)):
             seconds[index] = self[int(index)].instant(column, origin_ns=0) / SECOND_NS
         return seconds
@@ -279,13 +278,6 @@ class Rows:
             none = [None] * self._length
             self._values[column] = none if cells is None else cells.tolist()
         return self._values[column]
-
-    def values_as_numbers(self, column: str) -> list[float]:
-        """The cells of a column as finite numbers, NaN for all others."""
-        if column not in self._numbers:
-            values = self.values(column)
-            self._numbers[column] = [read_number(value) for value in values]
-        return self._numbers[column]
 
     def values_as_instants(self, column: str) -> list[int | None]:
         """The cells of a column as UTC nanoseconds, None for what is no instant from 1678 to 2261."""
@@ -361,7 +353,7 @@ class Row:
         self, column: str, default: D | EllipsisType = ..., **bounds: Unpack[Bounds]
     ) -> float | D:
         """The finite number in a cell; `default` for a gap."""
-        value = self._rows.values_as_numbers(column)[self.index]
+        value = read_number(self._rows.values(column)[self.index])
         if value == value and _within(value, bounds):
             return value
         return self._default(column, default, "a finite number", bounds)
@@ -370,7 +362,7 @@ class Row:
         self, column: str, default: D | EllipsisType = ..., **bounds: Unpack[Bounds]
     ) -> int | D:
         """The whole number in a cell; `default` for a gap."""
-        value = self._rows.values_as_numbers(column)[self.index]
+        value = read_number(self._rows.values(column)[self.index])
         if value.is_integer() and abs(value) < WHOLE_BELOW and _within(value, bounds):
             return int(value)
         if abs(value) >= WHOLE_BELOW:
@@ -416,7 +408,7 @@ class Row:
             return instant
         if origin_ns is not None:
             expected += ", or seconds"
-            seconds = self._rows.values_as_numbers(column)[self.index]
+            seconds = read_number(self._rows.values(column)[self.index])
             if abs(seconds + origin_ns / SECOND_NS) < MAX_SECONDS:
                 return origin_ns + round(seconds * SECOND_NS)
         return self._default(column, default, expected, {})

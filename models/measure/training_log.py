@@ -148,8 +148,9 @@ class StepTimes:
         low = max(low - 1, 0)
         return float(ordered[low]), float(ordered[len(ordered) - 1 - low])
 
-    def throughput(self, confidence: float = 0.95) -> tuple[float, float, float]:
-        """Return the throughput in samples a second: the median and the ends of its interval.
+    @property
+    def rate(self) -> float:
+        """Median samples a second.
 
         Raises
         ------
@@ -160,8 +161,7 @@ class StepTimes:
             raise ValueError(
                 "the log does not state samples per step; give the batch size"
             )
-        low, high = self.interval_s(confidence)
-        return self.samples / self.median_s, self.samples / high, self.samples / low
+        return self.samples / self.median_s
 
 
 def read_log(

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
 from importlib import import_module
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from bft.models.errors import InputError
 from bft.models.jobs import Job
@@ -164,13 +164,13 @@ def make_workload(text: str, settings: Mapping[str, Any]) -> Workload:
                 f"{owner}: expected NAME=VALUE behind the colon, not {part.strip()!r}"
             )
         given[key.strip()] = value
-    made: Workload = built(owner, _factory(name), settings, given)
-    # Before anything is replayed.
-    if not (is_dataclass(made) and isinstance(made, Workload)):
+    made = built(owner, _factory(name), settings, given)
+    kept = is_dataclass(made) and isinstance(made, Workload)
+    if not kept:  # before anything is replayed
         raise InputError(
             f"{owner}: expected a dataclass, whose fields a checkpoint keeps, with a name, rungs() and on()"
         )
-    return made
+    return cast("Workload", made)
 
 
 def takes(text: str, setting: str) -> bool:

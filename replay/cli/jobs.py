@@ -269,7 +269,7 @@ def _from_logs(
                 file=log,
                 hint="give --batch-size or --unit-batch",
             )
-        rate, low, high = times.throughput()[0], *times.interval_s()
+        rate, low, high = times.rate, *times.interval_s()
         per = (
             f"{times.median_s:9.4g} {low:9.4g}-{high:9.4g}"
             if times.per == "step"

@@ -140,7 +140,7 @@ def evaluate(
 @click.argument("model", metavar="MODEL")
 def show(model: str) -> None:
     """Describe MODEL, a file of `predict train`: the rules of packing, the features of a GA2M."""
-    from bft.models.learned.forecast import FEATURES
+    from bft.models.learned.duration import FEATURES
 
     learnt = models.read_model(model)
     if isinstance(learnt, models.PackingAnalyser):
@@ -188,7 +188,7 @@ def _submissions(
     import numpy as np
 
     from bft.models.cells import Rows
-    from bft.models.learned.forecast import ahead
+    from bft.models.learned.duration import ahead
 
     known = int(len(frame) * (1 - share))
     click.echo(f"{known:,} slots, and {len(frame) - known:,} after them")

@@ -380,8 +380,7 @@ def measure(
 
     Write each command after a double dash: bft-replay xi measure --steps 30 -- python a.py -- python b.py
     """
-    from bft.models.measure.co_runs import measure
-    from bft.models.measure.collecting import xi_row
+    from bft.models.measure.co_runs import measure, xi_row
 
     pair = _two(commands)
     if output is not None and (given["model_a"] is None or given["model_b"] is None):
@@ -515,7 +514,7 @@ def collect(
     from there. Both commands of a pair run on the same --devices. Of a pair that fails the reason is told, and the
     others go on; the exit code is 3 then.
     """
-    from bft.models.measure.collecting import (
+    from bft.models.measure.co_runs import (
         PROFILES,
         XI,
         Collection,

@@ -20,7 +20,7 @@ from bft.replay.engine.snapshot import NOT_STORED, StoredState
 from bft.replay.trace.node_trace import SECOND_NS
 
 if TYPE_CHECKING:
-    from bft.models.learned.forecast import Forecaster
+    from bft.models.learned.duration import Forecaster
 
 NEVER: Final = 2**63 - 1
 # Counts are per ten minutes, the time step of the published forecasts.

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from saving import Saved, resume, saved
 
 from bft.models import Curve, InputError, Job, JobTable, jobs_from_frame, xi_from_frame
-from bft.models.learned.forecast import Forecaster
+from bft.models.learned.duration import Forecaster
 from bft.models.learned.packing import PackingAnalyser
 from bft.models.learned.saved_models import write_model
 from bft.replay import Replay, Rules, Traits, always_idle
