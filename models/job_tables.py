@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
@@ -455,8 +454,15 @@ def is_misspelt(name: str, known: str) -> bool:
     name, known = name.lower(), known.lower()
     if min(len(name), len(known)) < _MIN_LETTERS:
         return name == known
-    blocks = SequenceMatcher(None, name, known).get_matching_blocks()
-    return sum(block.size for block in blocks) >= max(len(name), len(known)) - 1
+    # Each word without one of its letters, by the letter's index.
+    without, known_without = (
+        {(i, word[:i] + word[i + 1 :]) for i in range(len(word))}
+        for word in (name, known)
+    )
+    edits = {name[:i] + name[i : i + 2][::-1] + name[i + 2 :] for i in range(len(name))}
+    edits |= {shorter for _, shorter in without}
+    added = name in {shorter for _, shorter in known_without}
+    return known in edits or added or not without.isdisjoint(known_without)
 
 
 def write_jobs(jobs: JobTable, path: str | Path) -> None:

@@ -38,8 +38,6 @@ FACTORS: dict[str, tuple[Parameter, ...]] = {
         ("cap", Number(0, 1e6), 2.0),
     ),
 }
-_EXAMPLES = {"power": "power:0.5", "srpt": "srpt:0.1", "ageing": "ageing:24"}
-
 Term = tuple[str, dict[str, float]]
 
 
@@ -114,7 +112,7 @@ def _term(part: str) -> Term:
         elif default is not None:
             numbers[parameter] = default
         else:
-            raise ValueError(f"{name!r} needs a number, as in {_EXAMPLES[name]!r}")
+            raise ValueError(f"{name!r} needs a number, as in '{name}:0.5'")
     return name, numbers
 
 

@@ -138,10 +138,6 @@ class Constant:
     default: Any
     help: str
 
-    def parse(self, text: str) -> Any:
-        """Convert a text to the value; ValueError if it is not of this type."""
-        return _parsed(self.type, text.strip())
-
     @property
     def expected(self) -> str:
         """A description of valid values."""
@@ -200,7 +196,7 @@ def parsed_constants(
                 f"{what} has no option {key!r}; it has {', '.join(known) or 'none'}"
             )
         try:
-            values[key] = known[key].parse(text)
+            values[key] = _parsed(known[key].type, text.strip())
         except ValueError as error:
             raise InputError(
                 f"{what}, option {key!r}: expected {known[key].expected}, not {text!r}"
@@ -234,7 +230,7 @@ def built(
     """
     known = {constant.name for constant in constants_of(factory)}
     values = {key: value for key, value in settings.items() if key in known}
-    values.update(parsed_constants(what, constants_of(factory, list(settings)), given))
+    values |= parsed_constants(what, constants_of(factory, list(settings)), given)
     try:
         return factory(**values)
     except (Exception, SystemExit) as error:  # a third party's may raise anything

@@ -87,7 +87,7 @@ def rigid_table(
         if isinstance(made, str):
             left_out[made] += 1
         elif made is not None:
-            if made.name in jobs:
+            if row.name(rows.job) in jobs:
                 raise row.error(rows.job, "the name appears twice; expected once")
             jobs[made.name] = made
     reasons = ", ".join(f"{count} {why}" for why, count in sorted(left_out.items()))
