@@ -429,8 +429,11 @@ class Row:
         numbers = [read_number(entry) for entry in listed]
         for entry, number in zip(listed, numbers, strict=True):
             if not (number == number and _within(number, bounds)):
-                message = f"expected a list of {_expected('finite numbers', bounds)}, not one with {shown(entry)}"
-                raise self.error(column, message, _hint(entry))
+                raise self.error(
+                    column,
+                    f"expected a list of {_expected('finite numbers', bounds)}, not one with {shown(entry)}",
+                    _hint(entry),
+                )
         return numbers
 
     def error(self, column: str, message: str, hint: str | None = None) -> InputError:

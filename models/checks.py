@@ -414,8 +414,11 @@ def cluster_nodes(cluster: str) -> list[Nodes] | None:
         nodes, units = (int(n.lstrip("0")[:10] or "0") for n in match.group(1, 2))
         parts.append(Nodes(nodes, units, match[3] or ""))
     if len(parts) > 1 and not all(part.kind for part in parts):
-        what = "nodes of several sizes or kinds each need a kind"
-        raise InputError(what, file=cluster, hint="such as 6x4:t4+2x8:a100")
+        raise InputError(
+            "nodes of several sizes or kinds each need a kind",
+            file=cluster,
+            hint="such as 6x4:t4+2x8:a100",
+        )
     check_total(sum(part.nodes * part.units for part in parts), cluster)
     return parts
 

@@ -47,8 +47,9 @@ def reading(file: str | Path) -> Iterator[None]:
         tarfile.TarError,
     ) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            why = f"cannot be read: {error.strerror or error}"
-            raise InputError(why, file=file) from error
+            raise InputError(
+                f"cannot be read: {error.strerror or error}", file=file
+            ) from error
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
             f"damaged or cut short: {reason}", file=file, hint="copy it again"
@@ -253,8 +254,11 @@ def decoded_json(content: bytes, file: str | Path) -> Any:
     try:
         return parse_json(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        message = f"not JSON: not UTF-8 text at byte {error.start}"
-        raise InputError(message, file=file, hint="save it as UTF-8") from error
+        raise InputError(
+            f"not JSON: not UTF-8 text at byte {error.start}",
+            file=file,
+            hint="save it as UTF-8",
+        ) from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"not JSON: {error}", file=file) from error
 

@@ -351,8 +351,11 @@ def _rows(
             hint = None
             if rows.has("throughput"):
                 hint = "of measured rates bft-replay jobs fit makes a job table"
-            what = "no column with the job's name; expected 'name'"
-            raise rows.error(what, column="name", hint=hint)
+            raise rows.error(
+                "no column with the job's name; expected 'name'",
+                column="name",
+                hint=hint,
+            )
         rows.job = named
     else:
         rows = Rows(

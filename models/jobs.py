@@ -270,9 +270,8 @@ class Job:
         """The smallest count above `units` on which it runs, None where there is none."""
         if units >= self.jmax:
             return None
-        if self.sizes is None:
-            return max(units + 1, self.jmin)
-        return self.sizes[bisect_right(self.sizes, units)]
+        sizes = self.sizes
+        return sizes[bisect_right(sizes, units)] if sizes else max(units + 1, self.jmin)
 
     def runs_on(self, units: int) -> bool:
         """Whether it runs on so many units."""
@@ -442,8 +441,11 @@ def joined(tables: Sequence[JobTable]) -> JobTable:
         for job in table:
             home = homes.setdefault(job.name, table.source)
             if home != table.source:
-                what = f"the name is taken by a job of {home}; expected unique names"
-                raise InputError(what, file=table.source, job=job.name)
+                raise InputError(
+                    f"the name is taken by a job of {home}; expected unique names",
+                    file=table.source,
+                    job=job.name,
+                )
     return JobTable(
         tuple(job for table in tables for job in table),
         ", ".join(table.source for table in tables),

@@ -74,8 +74,10 @@ class PluginGroup:
             )
         values = sorted({point.value for point in points})
         if len(values) > 1:
-            message = f"{self.kind} {name!r} is registered by several packages: {', '.join(values)}"
-            raise InputError(message, hint="uninstall all but one")
+            raise InputError(
+                f"{self.kind} {name!r} is registered by several packages: {', '.join(values)}",
+                hint="uninstall all but one",
+            )
         label = f"{self.kind} {name!r} ({values[0]})"
         try:
             return next(iter(points)).load(), label

@@ -416,9 +416,8 @@ def _with_numbers(frame: pd.DataFrame, file: str) -> pd.DataFrame:
         points = like[name] & column.str.contains(".", regex=False, na=False)
         if decimal is not None and numeric and points.any():
             row = int(points.to_numpy().argmax())
-            message = f"{column.iloc[row]!r} has a point, while column {decimal} has decimal commas"
             raise InputError(
-                message,
+                f"{column.iloc[row]!r} has a point, while column {decimal} has decimal commas",
                 file=file,
                 row=row + 1,
                 column=name,

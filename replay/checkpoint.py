@@ -125,8 +125,9 @@ class Checkpoint:
                 os.fsync(file.fileno())
             draft.replace(self.path)
         except OSError as error:
-            what = f"the checkpoint cannot be written: {error.strerror}"
-            raise InputError(what, file=self.path) from error
+            raise InputError(
+                f"the checkpoint cannot be written: {error.strerror}", file=self.path
+            ) from error
         finally:
             draft.unlink(missing_ok=True)
         logger.info("checkpoint written: %s", self.path)

@@ -413,8 +413,7 @@ def submissions(
 def ahead(counts: FloatArray, horizon: int) -> FloatArray:
     """The mean of the `horizon` counts after each: shape (slots - horizon,), as the last ones are not known."""
     total = np.concatenate([[0.0], np.cumsum(counts)])
-    result: FloatArray = (total[1 + horizon :] - total[1:-horizon]) / horizon
-    return result
+    return np.asarray((total[1 + horizon :] - total[1:-horizon]) / horizon)
 
 
 def _slots(

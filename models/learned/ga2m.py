@@ -59,8 +59,7 @@ class Term:
             np.searchsorted(cuts, x[:, feature], side="right")
             for feature, cuts in zip(self.features, self.cuts, strict=True)
         )
-        result: FloatArray = self.scores[bins]
-        return result
+        return np.asarray(self.scores[bins])
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -446,10 +446,10 @@ def read_pairs(path: str | Path, configurations: Sequence[Configuration]) -> lis
             named = [each for each in configurations if each.model == model]
             sides.append([each for each in named if batch in (None, each.batch)])
             if not sides[-1]:
-                what = (
-                    f"no command for {label_of(model, batch)} in the table of trainings"
+                raise row.error(
+                    f"model_{side}",
+                    f"no command for {label_of(model, batch)} in the table of trainings",
                 )
-                raise row.error(f"model_{side}", what)
         for a, b in product(*sides):
             pairs.setdefault(frozenset((a, b)), (a, b))
     return list(pairs.values())

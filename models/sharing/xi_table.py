@@ -52,8 +52,10 @@ class Measurement:
             if not missing and not (
                 value is not None and math.isfinite(value) and value > 0
             ):
-                message = f"{self.model_a} beside {self.model_b}: expected a number > 0, not {value!r}"
-                raise InputError(message, column=column)
+                raise InputError(
+                    f"{self.model_a} beside {self.model_b}: expected a number > 0, not {value!r}",
+                    column=column,
+                )
         if self.flag not in FLAGS:
             raise InputError(
                 f"expected one of {', '.join(FLAGS)}, not {self.flag!r}", column="flag"

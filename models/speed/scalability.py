@@ -306,8 +306,10 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
             rates = batch / rows.all_numbers("step_time", above=0)
         wrong = np.flatnonzero(~np.isfinite(rates))
         if len(wrong):
-            what = "expected a step that takes time: its rate is beyond all floats"
-            raise rows[int(wrong[0])].error("step_time", what)
+            raise rows[int(wrong[0])].error(
+                "step_time",
+                "expected a step that takes time: its rate is beyond all floats",
+            )
     named = next((column for column in ("model", "job") if rows.has(column)), None)
     names = np.full(len(rows), name or Path(path).name.split(".")[0], dtype=object)
     if named is not None:

@@ -50,9 +50,8 @@ class ApplicationSettings:
 
     def atomic_max(self, name: str, kind: str = "") -> int | None:
         """Most samples of a replica of the application in one pass on a kind of units; None: as measured."""
-        if kind:
-            return self.max_local_bsz_on.get(kind)
-        return self.max_local_bsz or ATOMIC_MAX.get(name)
+        usual = self.max_local_bsz or ATOMIC_MAX.get(name)
+        return self.max_local_bsz_on.get(kind) if kind else usual
 
 
 def read_pollux_jobs(

@@ -87,8 +87,11 @@ def read_swf_jobs(
                 header[entry[1]] = int(entry[2])
             cells = [] if text.startswith(";") else text.split()
             if cells and len(cells) < len(FIELDS):
-                what = f"expected {len(FIELDS)} fields separated by blanks, not {len(cells)}"
-                raise InputError(what, file=path, row=line)
+                raise InputError(
+                    f"expected {len(FIELDS)} fields separated by blanks, not {len(cells)}",
+                    file=path,
+                    row=line,
+                )
             stated = zip(FIELDS, cells, strict=False)
             records.append({name: cell for name, cell in stated if cell != _UNKNOWN})
     units = processors_per_unit or _per_node(header)
@@ -118,8 +121,9 @@ def _job(row: Row, start_s: int, processors_per_unit: int) -> Job | str:
         return "that never ran"
     processors = row.number(PROCESSORS, 0.0) or row.number(REQUESTED, 0.0)
     if processors <= 0:
-        what = "neither this field nor field 8 says how many processors it has"
-        raise row.error(PROCESSORS, what)
+        raise row.error(
+            PROCESSORS, "neither this field nor field 8 says how many processors it has"
+        )
     begin_s = 0 if submit_s >= _EPOCHS_FROM_S else start_s
     if begin_s + submit_s + seconds >= MAX_SECONDS:
         raise row.error(SUBMIT, "it would run until after the year 2261")

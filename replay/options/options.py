@@ -146,9 +146,8 @@ class Options(OptionTable):
     @property
     def draws(self) -> bool:
         """Whether jobs are drawn at random."""
-        if self.shuffle_submits or self.arrival is not None:
-            return True
-        return self.workload is not None and takes(self.workload, "seed")
+        searches = self.workload is not None and takes(self.workload, "seed")
+        return self.shuffle_submits or self.arrival is not None or searches
 
     @property
     def policy_type(self) -> PolicyType:
@@ -200,9 +199,8 @@ class Options(OptionTable):
         InputError
             When there is no such workload, or a value of its constants does not fit.
         """
-        if self.workload is None:
-            return None
-        return make_workload(self.workload, {"seed": self.seed})
+        named, known = self.workload, {"seed": self.seed}
+        return None if named is None else make_workload(named, known)
 
     def ineffective(self, *, refused: bool = False) -> Iterator[str]:
         """Yield a sentence for each option that is stated and changes nothing, in the order of the options.
