@@ -57,7 +57,7 @@ if TYPE_CHECKING:
         Orders as Orders,
         Workload as Workload,
     )
-    from bft.models.sharing.unit_memory import (
+    from bft.models.sharing.xi_table import (
         UnitMemory as UnitMemory,
         fit_beside as fit_beside,
         read_unit_memory as read_unit_memory,

@@ -265,10 +265,6 @@ class Rows:
             seconds[index] = self[int(index)].instant(column, origin_ns=0) / SECOND_NS
         return seconds
 
-    def all_instants(self, column: str) -> NDArray[np.int64]:
-        """A column of instants: UTC nanoseconds, int64 of shape (rows,). InputError as `Row.instant`."""
-        return np.array([row.instant(column) for row in self], dtype=np.int64)
-
     # --- columns as Row sees them
 
     def values(self, column: str) -> list[Any]:

@@ -207,7 +207,10 @@ class Job:
                 sign = ">" if above else ">="
                 yield column, f"a finite number {sign} {low}", number
         if self.deadline_ns is not None and self.deadline_ns < self.tsub_ns:
-            submit, due = map(_shown_instant, (self.tsub_ns, self.deadline_ns))
+            submit, due = (
+                str(np.datetime64(instant, "ns")).rstrip("0").rstrip(".")
+                for instant in (self.tsub_ns, self.deadline_ns)
+            )
             yield "deadline", f"an instant not before Tsub, {submit}", due
         curves = {"Ps": self.scalability}
         curves |= {f"Ps@{kind}": rates for kind, (rates, _) in self.by_kind.items()}
@@ -325,11 +328,6 @@ class Job:
             self.rates >= lowered(REQUEST_SHARE * float(self.rates[-1]))
         )
         return max(int(enough[0]), self.jmin, 1)
-
-
-def _shown_instant(instant_ns: int) -> str:
-    """Return an instant in ISO 8601, with as many decimals as it needs."""
-    return str(np.datetime64(instant_ns, "ns")).rstrip("0").rstrip(".")
 
 
 def shown_sizes(sizes: Sequence[int]) -> str:

@@ -285,10 +285,6 @@ class _Log:
         if rows := list(rows):
             self.unused.setdefault(why, []).extend(rows)
 
-    def doubt(self, record: pd.Series[Any], why: str) -> None:
-        """Put the line that refuses the log before all others."""
-        self.doubts.insert(0, Doubt(record["row"], record["text"], why))
-
 
 def _read(lines: Iterable[str], forms: Sequence[Form]) -> _Log:
     """Read each line of a log by the form that it fits first."""
@@ -503,7 +499,8 @@ def _found(log: _Log, batch_size: float | None) -> _Durations | None:
         example = found.records.iloc[int(found.records["differs"].argmax())]
         names = " or ".join(f"--pattern {name}" for name in example["forms"])
         factor = f"two statements that differ by a factor of {example['differs']:.3g}"
-        log.doubt(example, f"{factor}; {names} reads one")
+        why = f"{factor}; {names} reads one"
+        log.doubts.insert(0, Doubt(example["row"], example["text"], why))
         return None
     return found
 
@@ -521,7 +518,8 @@ def _of_training(records: pd.DataFrame, log: _Log) -> pd.DataFrame:
     kept = set(records.loc[named, "total"])
     if not kept and ends[0] != ends.max():
         first = records[records["total"] == ends[0]].iloc[0]
-        log.doubt(first, f"of training? other bars go to {ends.max():,.0f}")
+        why = f"of training? other bars go to {ends.max():,.0f}"
+        log.doubts.insert(0, Doubt(first["row"], first["text"], why))
         return records[:0]
     kept = kept or {ends.max()}
     for end in ends:

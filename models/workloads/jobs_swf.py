@@ -80,7 +80,11 @@ def read_swf_jobs(
     header: dict[str, int] = {}
     records: list[dict[str, str]] = []  # one a line, so that a row's number is a line's
     with opened(path) as stream:
-        _refuse_binary(stream.peek(1), path)
+        head = stream.peek(1)
+        if not head.strip():
+            raise InputError("is empty", file=path)
+        if b"\0" in head:
+            raise InputError("is no text file", file=path)
         for line, text in enumerate(lines(stream, str(path)), start=1):
             entry = _HEADER.match(text)
             if entry:
@@ -101,13 +105,6 @@ def read_swf_jobs(
         lambda row: _job(row, start_s, units) if records[row.index] else None,
         {"Jmax": PROCESSORS},
     )
-
-
-def _refuse_binary(block: bytes, path: str | Path) -> None:
-    if not block.strip():
-        raise InputError("is empty", file=path)
-    if b"\0" in block:
-        raise InputError("is no text file", file=path)
 
 
 def _job(row: Row, start_s: int, processors_per_unit: int) -> Job | str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bft.models.option_fields import INPUT, JOBS, POLICY_KNOWS, SHARING, OptionField
+from bft.models.checks import INPUT, JOBS, POLICY_KNOWS, SHARING, OptionField
 from bft.replay.cli.parameters import (
     TableCommand,
     json_option,

@@ -12,17 +12,21 @@ from click.shell_completion import CompletionItem
 from bft.models import InputError
 from bft.models.checks import (
     FLAG,
+    OUTPUT,
+    POLICY,
+    SECTIONS,
     TEXT,
+    TRUST_PICKLE,
     Check,
     Name,
     Number,
     OneOrMore,
+    OptionField,
     Several,
     did_you_mean,
     seconds,
 )
 from bft.models.files import read_toml
-from bft.models.option_fields import OUTPUT, POLICY, SECTIONS, TRUST_PICKLE, OptionField
 from bft.replay.cli.groups import OTHER, Command
 
 if TYPE_CHECKING:

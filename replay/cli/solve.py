@@ -14,6 +14,7 @@ from typing import IO, Any
 import click
 
 from bft.models import InputError
+from bft.models.checks import option_fields
 from bft.models.files import (
     decoded_json,
     drafted,
@@ -22,7 +23,6 @@ from bft.models.files import (
     read_json,
     reading,
 )
-from bft.models.option_fields import option_fields
 from bft.replay.cli.groups import Command
 from bft.replay.cli.main import EXIT_BAD_INPUT, EXIT_DEGRADED
 from bft.replay.cli.parameters import Decorator, option, output_option, together

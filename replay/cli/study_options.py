@@ -13,10 +13,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bft.models import InputError
-from bft.models.checks import FLAG, Name, Number, Several, did_you_mean
+from bft.models.checks import (
+    FLAG,
+    SECTIONS,
+    Name,
+    Number,
+    OptionField,
+    Several,
+    did_you_mean,
+)
 from bft.models.files import read_toml
 from bft.models.objectives import OBJECTIVE
-from bft.models.option_fields import SECTIONS, OptionField
 from bft.replay.cli.main import EXIT_INTERRUPTED, command_line
 from bft.replay.cli.messages import quiet, say_error, say_progress, say_warning
 from bft.replay.cli.parameters import (

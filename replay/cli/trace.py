@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.models import InputError
+from bft.models.checks import option_fields
 from bft.models.files import (
     drafted,
     figure_folder,
     refuse_existing,
 )
-from bft.models.option_fields import option_fields
 from bft.models.writing import duration, three_digits
 from bft.replay.cli.groups import Group
 from bft.replay.cli.messages import say_note

@@ -11,18 +11,20 @@ from typing import Literal, TypeAlias
 
 from bft.models import InputError, Job, UnitMemory, XiTable, fit_beside
 from bft.models.checks import (
+    COSTS,
     FLAG,
     MAX_LIMIT_S,
+    POLICY,
     SECONDS_BY_SIZE,
+    Condition,
     Name,
     Number,
     check_fields,
+    option,
     seconds,
     whole,
 )
-from bft.models.option_fields import COSTS, POLICY, Condition, option
-from bft.models.sharing.unit_memory import THRESHOLD
-from bft.models.sharing.xi_table import SizedRatio
+from bft.models.sharing.xi_table import THRESHOLD, SizedRatio
 
 CostModel = Literal["bftrainer", "stall"]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bft.models.option_fields import INPUT, JOBS
+from bft.models.checks import INPUT, JOBS
 from bft.replay.options.options import FIELDS
 from bft.replay.options.presets import PRESETS
 from bft.replay.policies.registry import policy_names, policy_type

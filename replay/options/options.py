@@ -8,9 +8,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from bft.models import InputError, Objective
-from bft.models.checks import Number, cluster_kinds, refuse_unknown
+from bft.models.checks import (
+    OUTPUT,
+    Condition,
+    Number,
+    OptionField,
+    cluster_kinds,
+    option_fields,
+    refuse_unknown,
+)
 from bft.models.errors import FLAGS, naming_options
-from bft.models.option_fields import OUTPUT, Condition, OptionField, option_fields
 from bft.models.searches.workload_api import Workload, make_workload, takes
 from bft.replay.engine.rules import Interference, Rules
 from bft.replay.options.presets import (

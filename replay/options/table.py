@@ -14,30 +14,28 @@ from typing import Literal
 from bft.models.checks import (
     ARRIVAL,
     ASSIGNMENT,
+    COSTS,
     FLAG,
+    INPUT,
+    JOBS,
+    OUTPUT,
     PAIR,
+    POLICY,
+    POLICY_KNOWS,
+    SHARING,
     TEXT,
+    TRUST_PICKLE,
     WATTS,
+    Condition,
     Name,
     Number,
     OneOrMore,
     Several,
+    option,
     seconds,
     whole,
 )
 from bft.models.objectives import OBJECTIVE
-from bft.models.option_fields import (
-    COSTS,
-    INPUT,
-    JOBS,
-    OUTPUT,
-    POLICY,
-    POLICY_KNOWS,
-    SHARING,
-    TRUST_PICKLE,
-    Condition,
-    option,
-)
 from bft.replay.engine.rules import Rules
 from bft.replay.options.presets import (
     JOB_FORMATS,

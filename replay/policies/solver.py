@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING, Any, Literal
 from bft.models.checks import (
     FLAG,
     MAX_LIMIT_S,
+    SOLVER,
+    Condition,
     Name,
     Number,
     check_fields,
+    option,
     seconds,
     whole,
 )
-from bft.models.option_fields import SOLVER, Condition, option
 from bft.models.plugins import PluginGroup
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from bft.models.checks import Number, check_fields, seconds, whole
-from bft.models.option_fields import option
+from bft.models.checks import Number, check_fields, option, seconds, whole
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, fragment_events
 from bft.replay.trace.trace_statistics import fragments
 

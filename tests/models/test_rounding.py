@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from bft.models import Curve, Job, JobTable
-from bft.models.sharing.unit_memory import UnitMemory, fit_beside
+from bft.models.sharing.xi_table import UnitMemory, fit_beside
 from bft.replay import Policy, Replay, Rules, always_idle
 from bft.replay.cli.main import run
 from bft.replay.policies.shortest import ShortestFirst, ShortestRemainingFirst

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import Curve, InputError, Job
-from bft.models.sharing.unit_memory import (
+from bft.models.sharing.xi_table import (
     UnitMemory,
     fit_beside,
     read_unit_memory,
