@@ -426,12 +426,6 @@ def cluster_nodes(cluster: str) -> list[Nodes] | None:
     return parts
 
 
-def cluster_kinds(cluster: str | None) -> bool:
-    """Whether a cluster names kinds of units."""
-    parts = None if cluster is None else cluster_nodes(cluster)
-    return any(part.kind for part in parts or ())
-
-
 def check_total(units: int, cluster: str) -> None:
     """Refuse a cluster of more units than any machine has."""
     if units > MAX_UNITS:

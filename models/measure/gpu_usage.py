@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
@@ -127,26 +128,20 @@ class Gauge:
     def watching(self) -> Iterator[list[pd.DataFrame]]:
         """Sample in the background while the block runs; yields the list that grows. A failure is raised at the end."""
         samples: list[pd.DataFrame] = []
-        failed: list[InputError] = []
         done = threading.Event()
 
         def watch() -> None:
-            try:
-                while not done.is_set():
-                    samples.append(self.once())
-                    done.wait(self.every_s)
-            except InputError as error:
-                failed.append(error)
+            while not done.is_set():
+                samples.append(self.once())
+                done.wait(self.every_s)
 
-        thread = threading.Thread(target=watch, daemon=True)
-        thread.start()
-        try:
-            yield samples
-        finally:
-            done.set()
-            thread.join()
-        if failed:
-            raise failed[0]
+        with ThreadPoolExecutor(1) as background:
+            watching = background.submit(watch)
+            try:
+                yield samples
+            finally:
+                done.set()
+        watching.result()
 
 
 def nvidia_smi() -> pd.DataFrame:

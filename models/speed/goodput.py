@@ -15,16 +15,13 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from bft.models.curves import Curve, FloatArray, positive_array
 from bft.models.tolerances import WHOLE_SAMPLES
-
-if TYPE_CHECKING:
-    from threadpoolctl import ThreadpoolController
 
 # Published constants: floor of all parameters, range of γ, weights of the two regularisers.
 FLOOR = 1e-8
@@ -294,7 +291,7 @@ def _minimum(
 
 
 @cache
-def _libraries() -> ThreadpoolController:
+def _libraries() -> Any:
     """The libraries with threads in this process; to be called when SciPy's are loaded. Finding them takes 10 ms."""
     from threadpoolctl import ThreadpoolController
 

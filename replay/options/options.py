@@ -13,7 +13,7 @@ from bft.models.checks import (
     Condition,
     Number,
     OptionField,
-    cluster_kinds,
+    cluster_nodes,
     option_fields,
     refuse_unknown,
 )
@@ -338,7 +338,8 @@ def conflicts(o: Options) -> Iterator[str]:
 
 def _with_kinds(o: Options) -> dict[str, bool]:
     """Return what does not go with several kinds of units, and whether it is so."""
-    if o.kinds is None and not cluster_kinds(o.cluster):
+    named = any(part.kind for part in cluster_nodes(o.cluster or "") or ())
+    if o.kinds is None and not named:
         return {}
     kinds = "$kinds" if o.kinds is not None else "a $cluster of kinds"
     others = {
