@@ -106,8 +106,8 @@ if TYPE_CHECKING:
         read_tiresias_jobs as read_tiresias_jobs,
         read_venus_jobs as read_venus_jobs,
     )
-    from bft.models.workloads.jobs_philly import read_philly_jobs as read_philly_jobs
+    from bft.models.workloads.rigid_jobs import read_philly_jobs as read_philly_jobs
     from bft.models.workloads.jobs_pollux import read_pollux_jobs as read_pollux_jobs
-    from bft.models.workloads.jobs_swf import read_swf_jobs as read_swf_jobs
+    from bft.models.workloads.rigid_jobs import read_swf_jobs as read_swf_jobs
 else:
     __getattr__, __dir__, __all__ = public_names(__name__)

@@ -419,10 +419,6 @@ class JobTable:
         moved = (job.at(at) for job, at in zip(self.jobs, instants, strict=True))
         return replace(self, jobs=tuple(moved))
 
-    def beyond_curve(self) -> Sequence[Job]:
-        """Jobs whose Jmax is beyond the last point of their scalability curve; the curve is constant from there on."""
-        return [job for job in self.jobs if job.jmax > job.scalability.last]
-
 
 def joined(tables: Sequence[JobTable]) -> JobTable:
     """Return the jobs of several tables as one, in the order of the tables.

@@ -27,7 +27,7 @@ from bft.replay.inputs.load import Inputs, load
 from bft.replay.inputs.notes import Notes, Watcher
 from bft.replay.inputs.shaping import MAX_NAMED, cap_all
 from bft.replay.options.options import Options
-from bft.replay.options.presets import PRESETS
+from bft.replay.options.table import PRESETS
 from bft.replay.policies import MilpPolicy, Policy, PolicyError
 from bft.replay.pools import Pool, Prepares, Stage, StagesBefore, cluster_pools, merge
 from bft.replay.reference import replay_reference, write_step_log

@@ -156,13 +156,12 @@ def nvidia_smi() -> pd.DataFrame:
         ["nvidia-smi", f"--query-gpu={_NVIDIA_QUERY}", "--format=csv,noheader,nounits"]
     )
     table = pd.read_csv(io.StringIO(text), names=["index", *_ROCM_KEYS])
-    numbers = table.apply(pd.to_numeric, errors="coerce")
+    numbers: pd.DataFrame = table.apply(pd.to_numeric, errors="coerce")
     if numbers[["index", "memory_mib"]].isna().any(axis=None):
         raise InputError(
             f"nvidia-smi: expected index, two utilisations and memory in use, not {text.strip()[:80]!r}"
         )
-    states: pd.DataFrame = numbers.set_index("index")
-    return states
+    return numbers.set_index("index")
 
 
 def rocm_smi() -> pd.DataFrame:

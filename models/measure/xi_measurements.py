@@ -81,7 +81,15 @@ def read_measurements(paths: Sequence[str | Path]) -> list[Measurement]:
         further = ("batch_a", "model_b", "batch_b", "units", "xi_a", "xi_b")
         times = TIMES if rows.has("model_b") else TIMES[:1]
         for row in rows.require(("model_a", *times), further):
-            runs = [_run(row, side) for side in ("ab" if row.given("model_b") else "a")]
+            runs = [
+                _Run(
+                    row.name(f"model_{side}"),
+                    row.number(f"batch_{side}", None, above=0),
+                    row.number("units", None, above=0),
+                    row.number(f"step_{side}_s", above=0),
+                )
+                for side in ("ab" if row.given("model_b") else "a")
+            ]
             if len(runs) == 1:
                 solo += runs
             else:
@@ -142,15 +150,6 @@ def mean_step_s(seconds: Sequence[float] | FloatArray) -> float:
     """
     times = np.asarray(seconds, dtype=np.float64)
     return float(times[times <= STALL * np.median(times)].mean())
-
-
-def _run(row: Row, side: str) -> _Run:
-    return _Run(
-        row.name(f"model_{side}"),
-        row.number(f"batch_{side}", None, above=0),
-        row.number("units", None, above=0),
-        row.number(f"step_{side}_s", above=0),
-    )
 
 
 def _alone_s(solo: Sequence[_Run], run: _Run, row: Row, column: str) -> float:

@@ -191,5 +191,4 @@ def _factory(name: str) -> Callable[..., Any]:
         raise InputError(
             f"{label} is a {type(found).__name__}, expected a class or function that makes a workload"
         )
-    factory: Callable[..., Any] = found
-    return factory
+    return cast("Callable[..., Any]", found)

@@ -239,7 +239,7 @@ def fit_throughput(
         # In the times themselves, from a fixed start.
         found = _minimum(value_at, PUBLISHED_START, lower, upper, PUBLISHED_TOLERANCE)
     else:
-        found = _search(value_at, lower, upper, _start(observed))
+        found = _search(value_at, observed, lower, upper)
     # exp and log may miss a bound by a rounding error.
     values = np.clip(found, lower, upper)
     if not across:
@@ -249,20 +249,26 @@ def fit_throughput(
 
 
 def _search(
-    value_at: _Objective, lower: FloatArray, upper: FloatArray, start: FloatArray
+    value_at: _Objective, observed: Observations, lower: FloatArray, upper: FloatArray
 ) -> FloatArray:
     """The parameters of the least objective, searched for in the logarithms of the times."""
+    # From a start of the data's own magnitude.
+    compute = float(np.median(observed.gradient_s))
+    batch = float(np.median(observed.atomic))
+    waiting = max(float(np.median(observed.step_s)) - compute, 0.1 * compute)
+    by_compute = compute / 2, compute / 2 / batch
+    by_waiting = waiting, waiting / 10, waiting / 2, waiting / 20
 
     def logs(values: FloatArray) -> FloatArray:
         return np.append(np.log(values[:6]), values[6])
 
     def in_logs(point: FloatArray) -> tuple[float, FloatArray]:
-        values = point.copy()
-        np.exp(point[:6], out=values[:6])
+        values = np.append(np.exp(point[:6]), point[6])
         value, slope = value_at(values)
         slope[:6] *= values[:6]
         return value, slope
 
+    start = np.array([*by_compute, *by_waiting, 1.5])
     point = _minimum(in_logs, logs(start), logs(lower), logs(upper))
     return np.append(np.exp(point[:6]), point[6])
 
@@ -296,17 +302,6 @@ def _libraries() -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
-
-
-def _start(observed: Observations) -> FloatArray:
-    """A start of the data's own magnitude."""
-    typical = float(np.median(observed.gradient_s))
-    batch = float(np.median(observed.atomic))
-    waiting = max(float(np.median(observed.step_s)) - typical, 0.1 * typical)
-    compute, sync = typical / 2, waiting / 2
-    return np.array(
-        [compute, compute / batch, waiting, waiting / 10, sync, waiting / 20, 1.5]
-    )
 
 
 class _Objective:

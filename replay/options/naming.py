@@ -8,7 +8,7 @@ from typing import Any
 
 from bft.models.checks import INPUT, JOBS
 from bft.replay.options.options import FIELDS
-from bft.replay.options.presets import PRESETS
+from bft.replay.options.table import PRESETS
 from bft.replay.policies.registry import policy_names, policy_type
 
 # Key of a variant's name next to names of options.

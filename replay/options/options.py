@@ -20,13 +20,13 @@ from bft.models.checks import (
 from bft.models.errors import FLAGS, naming_options
 from bft.models.searches.workload_api import Workload, make_workload, takes
 from bft.replay.engine.rules import Interference, Rules
-from bft.replay.options.presets import (
+from bft.replay.options.table import (
     CONSTANTS,
     DECISION_LIMIT_S,
     DEFAULTS,
     POLLUX_READING,
+    OptionTable,
 )
-from bft.replay.options.table import OptionTable
 from bft.replay.policies.solver import SolverOptions
 
 if TYPE_CHECKING:
@@ -395,8 +395,10 @@ def _with_the_solver(o: Options) -> Iterator[str]:
 # --- options of an evaluation beside those of its logs ---
 
 # What the user may say of jobs and nodes.
-_WORLD = ("jobs", "jobs_format", "align_jobs", "trust_pickle", "node_class")
-WORLD: Mapping[str, OptionField] = {name: FIELDS[name] for name in _WORLD}
+WORLD: Mapping[str, OptionField] = {
+    name: FIELDS[name]
+    for name in ("jobs", "jobs_format", "align_jobs", "trust_pickle", "node_class")
+}
 # What things are worth, which no replay needs to know.
 _PRICES = ("price_per_node_hour", "host_price", "node_watts", "co2_per_kwh")
 PRICES: Mapping[str, OptionField] = {

@@ -15,9 +15,11 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from bft.models import InputError, JobTable
-from bft.models.workloads.jobs_philly import read_philly_jobs
-from bft.models.workloads.jobs_swf import read_swf_jobs
-from bft.models.workloads.rigid_jobs import read_tiresias_jobs
+from bft.models.workloads.rigid_jobs import (
+    read_philly_jobs,
+    read_swf_jobs,
+    read_tiresias_jobs,
+)
 
 SECOND_NS = 10**9
 READERS: dict[str, Callable[[Path], JobTable]] = {
