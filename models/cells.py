@@ -184,19 +184,6 @@ class Rows:
                 raise self.error("the table has two columns of this name", column=name)
             self._cells[name] = cells
 
-    @classmethod
-    def of(
-        cls,
-        records: Sequence[Mapping[str, Any]],
-        file: str | Path = "",
-        *,
-        job: str = "",
-    ) -> Rows:
-        """Rows of plain values; what a record lacks is a gap."""
-        import pandas as pd
-
-        return cls(pd.DataFrame(records, dtype=object), file, job=job)
-
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the columns."""

@@ -228,7 +228,8 @@ def read_json(path: str | Path) -> Any:
     InputError
         When it cannot be read, is empty, is not UTF-8 or JSON, or has a key twice in an object.
     """
-    return decoded_json(read_content(path), path)
+    with reading(path):  # a document may not fit into memory
+        return decoded_json(read_content(path), path)
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:

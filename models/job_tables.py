@@ -92,8 +92,9 @@ def read_jobs(path: str | Path, *, trust_pickle: bool = False) -> JobTable:
     ...     [job.rates.tolist() for job in read_jobs(file)]
     [[0.0, 10.0, 17.0, 24.0, 31.0]]
     """
-    frame = read_table(path, trust_pickle=trust_pickle)
-    return jobs_from_frame(frame, source=str(path))
+    return jobs_from_frame(
+        read_table(path, trust_pickle=trust_pickle), source=str(path)
+    )
 
 
 def read_published_jobs(
@@ -429,7 +430,7 @@ def unknown_columns(rows: Rows, known: Iterable[str]) -> list[str]:
 
     Examples
     --------
-    >>> unknown_columns(Rows.of([{"weight": 1, "colour": "red"}]), ("weight", "deadline"))
+    >>> unknown_columns(Rows(pd.DataFrame({"weight": [1], "colour": "red"})), ("weight", "deadline"))
     ['colour']
     """
     names = set(known)

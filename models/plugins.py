@@ -68,9 +68,8 @@ class PluginGroup:
         points = entry_points(group=self.name, name=name)
         if not points:
             names = self.names()
-            meant = did_you_mean(name, names)
             raise InputError(
-                f"unknown {self.kind} {name!r}: choose one of {', '.join(names)}{meant}"
+                f"unknown {self.kind} {name!r}: choose one of {', '.join(names)}{did_you_mean(name, names)}"
             )
         values = sorted({point.value for point in points})
         if len(values) > 1:

@@ -155,8 +155,9 @@ def read_table(path: str | Path, *, trust_pickle: bool = False) -> pd.DataFrame:
         with gzip.GzipFile(fileobj=stream) as unpacked:
             if suffix in _ARCHIVES:
                 return _read_archive(unpacked, str(path))
-            inside = gathered(unpacked, path)
-            return _read(inside, suffix.removesuffix(".gz"), str(path))
+            return _read(
+                gathered(unpacked, path), suffix.removesuffix(".gz"), str(path)
+            )
 
 
 def read_blocks(path: Path, rows: int | None = None) -> Iterator[pd.DataFrame]:

@@ -516,8 +516,12 @@ def bounds_for(
         return Bounds(
             why_none="no bound is known: which jobs --workload submits and stops depends on what is decided"
         )
-    worlds = [(pool.trace, pool.jobs) for pool in pools]
-    return bounds_of(worlds, inputs.interference, inputs.never_run, refused)
+    return bounds_of(
+        [(pool.trace, pool.jobs) for pool in pools],
+        inputs.interference,
+        inputs.never_run,
+        refused,
+    )
 
 
 # In their order: what computes the metrics of summary.json, and which.

@@ -14,6 +14,7 @@ from typing import Any, Final
 from zoneinfo import ZoneInfo
 
 import numpy as np
+import pandas as pd
 
 from bft.models.cells import MAX_SECONDS, SECOND_NS, Row, Rows, shown
 from bft.models.curves import Curve
@@ -281,7 +282,9 @@ def read_philly_jobs(path: str | Path) -> JobTable:
     if not _objects(entries):
         raise InputError("expected a JSON array of objects, one a job", file=path)
     return rigid_table(
-        Rows.of(entries, path, job="jobid"), _philly_job, {"Jmax": "detail"}
+        Rows(pd.DataFrame(entries, dtype=object), path, job="jobid"),
+        _philly_job,
+        {"Jmax": "detail"},
     )
 
 
@@ -435,7 +438,7 @@ def read_swf_jobs(
     units = processors_per_unit or per_node
     start_s = header.get("UnixStartTime", 0)
     return rigid_table(
-        Rows.of(records, path, job=JOB),
+        Rows(pd.DataFrame(records, dtype=object), path, job=JOB),
         lambda row: _swf_job(row, start_s, units) if records[row.index] else None,
         {"Jmax": PROCESSORS},
     )

@@ -121,8 +121,7 @@ def sharing(
             f"a job's xi is that of as many units as it has ({', '.join(f'{n:g}' for n in sorted(sizes))} in the xi "
             "table); on others that of rows without units counts, or the largest of its pair"
         )
-    by_model = {(job.model, job.batch_size, job.memory_gib): job for job in jobs}
-    kinds = list(by_model.values())
+    kinds = {interference.job_class(job): job for job in jobs}.values()
     if not any(interference.ever(a, b) for a in kinds for b in kinds):
         models = ", ".join(sorted({job.model or "(none)" for job in jobs}))
         notes.note(

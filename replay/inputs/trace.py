@@ -49,8 +49,9 @@ def traces(
 def bundled() -> tuple[NodeTrace, JobTable]:
     """Return trace and jobs of the bundled data set."""
     table, jobs = load_bundled()
-    source = "bundled: summit-like-512"
-    trace = trace_from_frame(table.frame, source=source, metadata=table.metadata)
+    trace = trace_from_frame(
+        table.frame, source="bundled: summit-like-512", metadata=table.metadata
+    )
     return trace, jobs_from_frame(jobs, source="bundled: jobs-60")
 
 

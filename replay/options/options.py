@@ -22,7 +22,6 @@ from bft.models.searches.workload_api import Workload, make_workload, takes
 from bft.replay.engine.rules import Interference, Rules
 from bft.replay.options.table import (
     CONSTANTS,
-    DECISION_LIMIT_S,
     DEFAULTS,
     POLLUX_READING,
     OptionTable,
@@ -41,8 +40,8 @@ def _fields() -> dict[str, OptionField]:
     known = {
         name: each for table in tables for name, each in option_fields(table).items()
     }
-    limit = replace(known["time_limit_s"], default=DECISION_LIMIT_S, shown="")
-    known["time_limit_s"] = limit
+    # As published.
+    known["time_limit_s"] = replace(known["time_limit_s"], default=10.0, shown="")
     for name in {name for _, sets in DEFAULTS for name in sets}:
         known[name] = replace(known[name], varies=True, shown=_shown(known[name]))
     return known
@@ -176,12 +175,8 @@ class Options(OptionTable):
 
     def settings(self, interference: Interference | None = None) -> dict[str, Any]:
         """Return what the run lets its policy know: fields of these names are filled from it, and --set cannot."""
-        settings = {
-            name: getattr(self, name)
-            for name, each in FIELDS.items()
-            if each.for_policy
-        }
-        return settings | {
+        return {
+            **{name: getattr(self, name) for name in FIELDS if FIELDS[name].for_policy},
             "objective": Objective.of(self.objective),
             "solver": self.solver,
             "interference": interference,

@@ -47,8 +47,6 @@ JOB_FORMATS = {
     "philly": "bft.models.workloads.rigid_jobs:read_philly_jobs",
     "swf": "bft.models.workloads.rigid_jobs:read_swf_jobs",
 }
-# What a decision may take, as published, seconds.
-DECISION_LIMIT_S = 10.0
 # What Pollux' artifact charges for every start, and Sia's for those of applications that state nothing, seconds.
 POLLUX_START_S = 30.0
 # Defaults that other options change: options and their values, or nothing for any value -> what holds unless stated.

@@ -667,7 +667,9 @@ def test_values_of_any_type(value: Any, number: float | None) -> None:
         if number is not None
         else math.isnan(read_number(value))
     )
-    row = Rows.of([{"name": "a", "x": value}], "t.csv", job="name")[0]
+    row = Rows(
+        pd.DataFrame([{"name": "a", "x": value}], dtype=object), "t.csv", job="name"
+    )[0]
     if number is not None:
         assert row.number("x") == number
         return
@@ -731,7 +733,9 @@ def test_time_stamps_of_any_unit_and_zone(unit: str, zone: str | None) -> None:
 def test_whole_numbers_beyond_2_to_the_53_are_refused_as_floats_do_not_hold_them() -> (
     None
 ):
-    rows = Rows.of([{"x": 2**53 - 1}, {"x": 2**53 + 1}, {"x": "9007199254740993"}])
+    rows = Rows(
+        pd.DataFrame({"x": [2**53 - 1, 2**53 + 1, "9007199254740993"]}, dtype=object)
+    )
     assert rows[0].whole("x") == 2**53 - 1
     for row in (rows[1], rows[2]):
         with pytest.raises(
@@ -745,7 +749,7 @@ def test_whole_numbers_beyond_2_to_the_53_are_refused_as_floats_do_not_hold_them
 )
 def test_what_is_no_name(value: Any) -> None:
     with pytest.raises(InputError, match="row 1, column n: expected a name"):
-        Rows.of([{"n": value}])[0].name("n")
+        Rows(pd.DataFrame([{"n": value}], dtype=object))[0].name("n")
 
 
 def test_columns_of_one_name_are_refused() -> None:
