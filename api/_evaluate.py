@@ -10,7 +10,7 @@ from typing import Any
 from bft._replay import arguments_named, log_options, several, stages
 from bft.models.checks import refuse_unknown
 from bft.replay.logs.ingest import IngestOptions
-from bft.replay.options.worth import PRICES, WORLD
+from bft.replay.options.options import PRICES, WORLD
 from bft.replay.report.evaluation import needed, write_evaluation
 from bft.replay.studies import evaluation
 from bft.replay.studies.evaluation import Evaluation as Evaluation

@@ -20,14 +20,13 @@ from bft import milp
 from bft._run import Run
 from bft.milp import Problem, Solution
 from bft.models import InputError, JobTable, XiTable, jobs_from_frame, xi_from_frame
-from bft.models.checks import Flag, refuse_unknown
+from bft.models.checks import FLAG, refuse_unknown
 from bft.models.errors import option_names
 from bft.replay import Options, Policy
 from bft.replay.cli.watcher import Bar, StageBar
 from bft.replay.inputs.files import InMemory
 from bft.replay.inputs.notes import Watcher
-from bft.replay.options.options import FIELDS
-from bft.replay.options.worth import PRICES
+from bft.replay.options.options import FIELDS, PRICES
 from bft.replay.policies import PolicyError
 from bft.replay.policies.registry import BUILT_IN, check_made, named, policy_type
 from bft.replay.policies.solver import SolverOptions
@@ -323,7 +322,7 @@ _ARGUMENTS = {
     "force": "force=True",
     **{name: name for name in ("out", "begin", "end")},
     **{
-        name: f"{name}={not field.default}" if isinstance(field.check, Flag) else name
+        name: f"{name}={not field.default}" if field.check is FLAG else name
         for name, field in {**FIELDS, **PRICES}.items()
     },
 }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from bft.models import InputError, read_table
-from bft.models.atomic_files import drafted
+from bft.models.files import drafted
 from bft.replay.report import charts_of_run, check_page, plotted, write_report
 from bft.replay.results.headlines import headlines
 from bft.replay.results.run_directory import (

@@ -9,7 +9,7 @@ from typing import Final
 from bft.models.cells import Rows
 from bft.models.sharing.xi_table import Measurement, XiTable
 from bft.models.tables import read_table
-from bft.models.workloads.cluster_jobs import is_mixed, label
+from bft.models.workloads.rigid_jobs import is_mixed, label
 
 # Models that the artifact did not measure in pairs, and treats as neutral.
 INDIFFERENT: Final = ("NeuMF", "ResNet50", "BERT", "Transformer")

@@ -24,9 +24,8 @@ import numpy as np
 import pandas as pd
 from _common import reference_folder
 
-from bft.models.sharing.unit_memory import UnitMemory
 from bft.models.sharing.xi_estimator import XiEstimator
-from bft.models.sharing.xi_table import Measurement
+from bft.models.sharing.xi_table import Measurement, UnitMemory
 
 Predict: TypeAlias = Callable[[Measurement], tuple[float, float]]
 MIB_PER_GIB = 1024

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from bft.models import Job, JobTable
-from bft.models.workloads.cluster_jobs import VENUS_ORIGIN_NS, read_venus_jobs
+from bft.models.workloads.rigid_jobs import VENUS_ORIGIN_NS, read_venus_jobs
 from bft.replay import Replay, Rules, always_idle
 from bft.replay.engine.ledger import JobRecord
 from bft.replay.engine.rules import Interference

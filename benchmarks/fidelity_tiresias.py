@@ -21,7 +21,7 @@ from typing import Any
 import pandas as pd
 from _common import print_head, print_row, reference_folder
 
-from bft.models.workloads.cluster_jobs import read_tiresias_jobs
+from bft.models.workloads.rigid_jobs import read_tiresias_jobs
 from bft.replay import Policy, Replay, Rules, always_idle
 from bft.replay.policies.fifo import Fifo
 from bft.replay.policies.shortest import ShortestRemainingFirst

@@ -27,8 +27,7 @@ from _common import reference_folder
 from numpy.typing import NDArray
 
 from bft.models.speed.applications import Application, read_application
-from bft.models.speed.goodput import adascale_gain
-from bft.models.speed.throughput import Observations, fit_throughput
+from bft.models.speed.goodput import Observations, adascale_gain, fit_throughput
 from bft.replay.report import write_charts
 from bft.replay.report.chart import Axis, Chart, Curve, Curves
 
@@ -72,8 +71,8 @@ def efficiency_chart(application: Application) -> Chart:
     for batch in application.validations:
         scale = batch / initial
         gains = [
-            adascale_gain(*application.gradient(begin, batch), scale)
-            for begin in progress * ends[-1]
+            adascale_gain(*application.gradient(epoch, batch), scale)
+            for epoch in range(len(ends))
         ]
         curves.append(Curve(f"{batch} samples", progress, np.array(gains) / scale))
     table = pd.DataFrame(

@@ -26,10 +26,8 @@ from sklearn.neural_network import MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from bft.models.learned.accuracy import Accuracy, accuracy
-from bft.models.learned.duration import DurationEstimator
-from bft.models.learned.forecast import Forecaster, ahead
-from bft.models.learned.ga2m import any_order
+from bft.models.learned.duration import DurationEstimator, Forecaster, ahead
+from bft.models.learned.ga2m import Accuracy, accuracy, any_order
 from bft.models.learned.packing import (
     PackingAnalyser,
     leave_one_model_out,

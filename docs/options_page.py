@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 
+from bft.models.checks import POLICY_KNOWS, SECTIONS, Condition, OptionField
 from bft.models.errors import naming_options
-from bft.models.option_fields import POLICY_KNOWS, SECTIONS, Condition, OptionField
 from bft.replay.policies.registry import BUILT_IN, policy_type
 
 _HEAD = (

@@ -16,8 +16,7 @@ from bft.milp import documents
 from bft.milp.formulations import items
 from bft.models import objectives
 from bft.models.measure.log_forms import FORMS
-from bft.models.searches.evolution import Evolution
-from bft.models.searches.successive_halving import SuccessiveHalving
+from bft.models.searches.searches import Evolution, SuccessiveHalving
 from bft.models.sharing import xi_table
 from bft.replay.cli.recipes import RECIPES
 from bft.replay.logs import units

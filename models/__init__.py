@@ -27,7 +27,7 @@ if TYPE_CHECKING:
         Profile as Profile,
     )
     from bft.models.learned.duration import DurationEstimator as DurationEstimator
-    from bft.models.learned.forecast import (
+    from bft.models.learned.duration import (
         Forecaster as Forecaster,
         submissions as submissions,
     )
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         read_model as read_model,
         write_model as write_model,
     )
-    from bft.models.measure.step_times import StepTimes as StepTimes
+    from bft.models.measure.training_log import StepTimes as StepTimes
     from bft.models.measure.training_log import (
         read_log as read_log,
         read_step_times as read_step_times,
@@ -57,8 +57,7 @@ if TYPE_CHECKING:
         Orders as Orders,
         Workload as Workload,
     )
-    from bft.models.sharing.unit_memory import (
-        SubBatch as SubBatch,
+    from bft.models.sharing.xi_table import (
         UnitMemory as UnitMemory,
         fit_beside as fit_beside,
         read_unit_memory as read_unit_memory,
@@ -94,7 +93,7 @@ if TYPE_CHECKING:
         fit_scalability as fit_scalability,
         read_throughputs as read_throughputs,
     )
-    from bft.models.speed.throughput import (
+    from bft.models.speed.goodput import (
         Observations as Observations,
         ThroughputParameters as ThroughputParameters,
         fit_throughput as fit_throughput,
@@ -103,12 +102,12 @@ if TYPE_CHECKING:
         read_table as read_table,
         write_parquet as write_parquet,
     )
-    from bft.models.workloads.cluster_jobs import (
+    from bft.models.workloads.rigid_jobs import (
         read_tiresias_jobs as read_tiresias_jobs,
         read_venus_jobs as read_venus_jobs,
     )
-    from bft.models.workloads.jobs_philly import read_philly_jobs as read_philly_jobs
+    from bft.models.workloads.rigid_jobs import read_philly_jobs as read_philly_jobs
     from bft.models.workloads.jobs_pollux import read_pollux_jobs as read_pollux_jobs
-    from bft.models.workloads.jobs_swf import read_swf_jobs as read_swf_jobs
+    from bft.models.workloads.rigid_jobs import read_swf_jobs as read_swf_jobs
 else:
     __getattr__, __dir__, __all__ = public_names(__name__)

@@ -21,6 +21,7 @@ import math
 import operator
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import date
 from decimal import Decimal
 from numbers import Real
@@ -176,26 +177,12 @@ class Rows:
         self._length = len(frame)
         self._cells: dict[str, Any] = {index: frame.index} if index else {}
         self._values: dict[str, list[Any]] = {}
-        self._numbers: dict[str, list[float]] = {}
         self._instants: dict[str, list[int | None]] = {}
         for label, cells in frame.items():
             name = str(label).strip()
             if name in self._cells:
                 raise self.error("the table has two columns of this name", column=name)
             self._cells[name] = cells
-
-    @classmethod
-    def of(
-        cls,
-        records: Sequence[Mapping[str, Any]],
-        file: str | Path = "",
-        *,
-        job: str = "",
-    ) -> Rows:
-        """Rows of plain values; what a record lacks is a gap."""
-        import pandas as pd
-
-        return cls(pd.DataFrame(records, dtype=object), file, job=job)
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -260,14 +247,10 @@ class Rows:
 
     def all_seconds(self, column: str) -> FloatArray:
         """A column of instants as seconds since 1970 UTC, numbers as they are: float64 of shape (rows,)."""
-        seconds = np.array(self.values_as_numbers(column), dtype=np.float64)
+        seconds = np.array(list(map(read_number, self.values(column))))
         for index in np.flatnonzero(np.isnan(seconds)):
             seconds[index] = self[int(index)].instant(column, origin_ns=0) / SECOND_NS
         return seconds
-
-    def all_instants(self, column: str) -> NDArray[np.int64]:
-        """A column of instants: UTC nanoseconds, int64 of shape (rows,). InputError as `Row.instant`."""
-        return np.array([row.instant(column) for row in self], dtype=np.int64)
 
     # --- columns as Row sees them
 
@@ -279,37 +262,40 @@ class Rows:
             self._values[column] = none if cells is None else cells.tolist()
         return self._values[column]
 
-    def values_as_numbers(self, column: str) -> list[float]:
-        """The cells of a column as finite numbers, NaN for all others."""
-        if column not in self._numbers:
-            values = self.values(column)
-            self._numbers[column] = [read_number(value) for value in values]
-        return self._numbers[column]
-
     def values_as_instants(self, column: str) -> list[int | None]:
-        """The cells of a column as UTC nanoseconds, None for what is no instant."""
+        """The cells of a column as UTC nanoseconds, None for what is no instant from 1678 to 2261."""
         if column not in self._instants:
+            import pandas as pd
+
             texts = [_as_stamp(value) for value in self.values(column)]
             self._check_zones(column, texts)
-            self._instants[column] = _nanoseconds(texts)
+            series = pd.Series(texts, dtype=object)
+            read = pd.to_datetime(series, utc=True, errors="coerce", format="ISO8601")
+            low, high = pd.Timestamp.min, pd.Timestamp.max
+            known = read.between(low.tz_localize("UTC"), high.tz_localize("UTC"))
+            whole = read.where(known).dt.as_unit("ns").astype("int64")
+            self._instants[column] = [
+                value if good else None
+                for value, good in zip(whole.tolist(), known.tolist(), strict=True)
+            ]
         return self._instants[column]
 
     def _check_zones(self, column: str, texts: list[str | None]) -> None:
         """Refuse a column in which some instants state a time zone and others do not: hours may lie between them."""
-        first: tuple[int, bool] | None = None
-        for index, text in enumerate(texts):
-            if text is None:
-                continue
-            zoned = _ZONE.search(text, 10) is not None
-            first = first or (index, zoned)
-            if zoned != first[1]:
-                states = ("states no time zone", "states a time zone")
-                other = f"row {first[0] + 1} ({texts[first[0]]}) {states[first[1]]}"
-                raise self[index].error(
-                    column,
-                    f"{text} {states[zoned]}, {other}",
-                    "write the zone in all rows, or in none: then UTC counts",
-                )
+        stated = [(index, text) for index, text in enumerate(texts) if text is not None]
+        zoned = [_ZONE.search(text, 10) is not None for _, text in stated]
+        if len(set(zoned)) == 2:
+            (first, before), (index, text) = (
+                stated[0],
+                stated[zoned.index(not zoned[0])],
+            )
+            states = ("states no time zone", "states a time zone")
+            other = f"row {first + 1} ({before}) {states[zoned[0]]}"
+            raise self[index].error(
+                column,
+                f"{text} {states[not zoned[0]]}, {other}",
+                "write the zone in all rows, or in none: then UTC counts",
+            )
 
 
 class Row:
@@ -319,11 +305,6 @@ class Row:
 
     def __init__(self, rows: Rows, index: int) -> None:
         self._rows, self.index = rows, index
-
-    @property
-    def file(self) -> str:
-        """The name of the table in messages."""
-        return self._rows.file
 
     @property
     def job(self) -> str:
@@ -345,18 +326,17 @@ class Row:
 
     def further(self, known: Collection[str]) -> dict[str, Any]:
         """The cells that hold something, of all columns but the `known` ones."""
-        cells = {
-            column: self.value(column)
+        return {
+            column: value
             for column in self._rows.columns
-            if column not in known
+            if column not in known and (value := self.value(column)) is not None
         }
-        return {column: value for column, value in cells.items() if value is not None}
 
     def number(
         self, column: str, default: D | EllipsisType = ..., **bounds: Unpack[Bounds]
     ) -> float | D:
         """The finite number in a cell; `default` for a gap."""
-        value = self._rows.values_as_numbers(column)[self.index]
+        value = read_number(self._rows.values(column)[self.index])
         if value == value and _within(value, bounds):
             return value
         return self._default(column, default, "a finite number", bounds)
@@ -365,7 +345,7 @@ class Row:
         self, column: str, default: D | EllipsisType = ..., **bounds: Unpack[Bounds]
     ) -> int | D:
         """The whole number in a cell; `default` for a gap."""
-        value = self._rows.values_as_numbers(column)[self.index]
+        value = read_number(self._rows.values(column)[self.index])
         if value.is_integer() and abs(value) < WHOLE_BELOW and _within(value, bounds):
             return int(value)
         if abs(value) >= WHOLE_BELOW:
@@ -411,20 +391,17 @@ class Row:
             return instant
         if origin_ns is not None:
             expected += ", or seconds"
-            seconds = self._rows.values_as_numbers(column)[self.index]
+            seconds = read_number(self._rows.values(column)[self.index])
             if abs(seconds + origin_ns / SECOND_NS) < MAX_SECONDS:
                 return origin_ns + round(seconds * SECOND_NS)
         return self._default(column, default, expected, {})
 
     def numbers(self, column: str, **bounds: Unpack[Bounds]) -> list[float]:
         """The list of finite numbers in a cell."""
-        value = self._rows.values(column)[self.index]
-        listed = value
+        value = listed = self._rows.values(column)[self.index]
         if isinstance(value, str):
-            try:
+            with suppress(ValueError, RecursionError):
                 listed = json.loads(value)
-            except (ValueError, RecursionError):
-                listed = None
         elif isinstance(value, np.ndarray):
             listed = value.tolist()
         if not isinstance(listed, list | tuple):
@@ -435,8 +412,11 @@ class Row:
         numbers = [read_number(entry) for entry in listed]
         for entry, number in zip(listed, numbers, strict=True):
             if not (number == number and _within(number, bounds)):
-                message = f"expected a list of {_expected('finite numbers', bounds)}, not one with {shown(entry)}"
-                raise self.error(column, message, _hint(entry))
+                raise self.error(
+                    column,
+                    f"expected a list of {_expected('finite numbers', bounds)}, not one with {shown(entry)}",
+                    _hint(entry),
+                )
         return numbers
 
     def error(self, column: str, message: str, hint: str | None = None) -> InputError:
@@ -525,18 +505,3 @@ def _as_stamp(value: object) -> Any:
         return pd.Timestamp(value).isoformat()
     except (ValueError, OverflowError):
         return None
-
-
-def _nanoseconds(texts: list[str | None]) -> list[int | None]:
-    """UTC nanoseconds of texts in ISO 8601; None for what is no instant from 1678 to 2261."""
-    import pandas as pd
-
-    series = pd.Series(texts, dtype=object)
-    read = pd.to_datetime(series, utc=True, errors="coerce", format="ISO8601")
-    low, high = pd.Timestamp.min, pd.Timestamp.max
-    known = read.between(low.tz_localize("UTC"), high.tz_localize("UTC"))
-    whole = read.where(known).dt.as_unit("ns").astype("int64").tolist()
-    return [
-        value if good else None
-        for value, good in zip(whole, known.tolist(), strict=True)
-    ]

@@ -1,5 +1,7 @@
-"""Valid values of options: one set of checks for the command line, config files and Python.
+"""Valid values of options: one set of checks for the command line, config files and Python; and options as fields.
 
+From the fields follow the checks at construction, the options of the command line and their help, the notes on
+options without effect, and the reference page.
 Dates and times are ISO 8601, as everything else reads differently in two countries.
 """
 
@@ -10,7 +12,8 @@ import os
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -164,101 +167,72 @@ def refuse_unknown(options: Iterable[str], known: Collection[str]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Text(Check):
-    """A text, or a path, that a result can record."""
+class Form(Check):
+    """A value that a function converts to its plain form; it raises ValueError where the value does not fit."""
 
+    convert: Callable[[Any], Any]
     kind: str = "text"
-
-    def __call__(self, value: Any) -> str:
-        """Return the value as text."""
-        if not isinstance(value, str | os.PathLike):
-            raise ValueError(f"expected text, not {value!r}")
-        text = os.fspath(value)
-        try:
-            if not isinstance(text, str) or "\0" in text:
-                raise UnicodeError
-            text.encode()
-        except UnicodeError:
-            raise ValueError(f"expected UTF-8 text, not {text!r}; rename it") from None
-        return text
-
-
-@dataclass(frozen=True, slots=True)
-class Flag(Check):
-    """Check that a value is true or false; as text also yes or no."""
-
-    kind: str = "flag"
-
-    def read(self, text: str) -> bool:
-        """Return what a text states."""
-        words = {"yes": True, "true": True, "no": False, "false": False}
-        return self(words.get(text.lower(), text))
-
-    def __call__(self, value: Any) -> bool:
-        """Return the value, which is a bool."""
-        if not isinstance(value, bool):
-            raise ValueError(f"expected true or false, not {value!r}")
-        return value
-
-
-@dataclass(frozen=True, slots=True)
-class Pair(Check):
-    """Two names, also as text with a comma between."""
-
-    kind: str = "pair"
-
-    def __call__(self, value: Any) -> tuple[str, str]:
-        """Return the two names."""
-        parts = value.split(",") if isinstance(value, str) else value
-        try:
-            first, second = (part.strip() for part in parts)
-        except (AttributeError, TypeError, ValueError):
-            first = second = ""
-        if not (first and second):
-            raise ValueError(f"expected two models with a comma between, not {value!r}")
-        return first, second
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment(Check):
-    """Check an assignment of a value to a name: a pair, or text NAME=VALUE."""
-
-    kind: str = "assignment"
-
-    def __call__(self, value: Any) -> tuple[str, str]:
-        """Return name and value, both as text."""
-        if isinstance(value, str):
-            value = tuple(value.split("=", 1))
-        if (
-            not isinstance(value, tuple | list)
-            or len(value) != 2
-            or not str(value[0]).strip()
-        ):
-            raise ValueError(f"expected NAME=VALUE, not {value!r}")
-        name, given = value
-        words = {True: "yes", False: "no", None: "none"}
-        text = words[given] if given is None or isinstance(given, bool) else str(given)
-        return str(name).strip().replace("-", "_"), text
-
-
-@dataclass(frozen=True, slots=True)
-class _Of(Check):
-    """A check made of the check of one value."""
-
-    each: Check
-
-    @property
-    def kind(self) -> str:
-        """The kind of a single value."""
-        return self.each.kind
+    words: Mapping[str, object] = field(default_factory=dict, hash=False)
+    """What a text stands for, in lower case."""
 
     def read(self, text: str) -> Any:
-        """Return the one value that a text states."""
-        return self.each.read(text)
+        """Return what a text states."""
+        return self(self.words.get(text.lower(), text))
+
+    def __call__(self, value: Any) -> Any:
+        """Return what the function makes of the value."""
+        return self.convert(value)
 
 
-class Several(_Of):
-    """Any number of values of one kind; a mapping counts as its pairs."""
+def _text(value: Any) -> str:
+    if not isinstance(value, str | os.PathLike):
+        raise ValueError(f"expected text, not {value!r}")
+    text = os.fspath(value)
+    try:
+        if not isinstance(text, str) or "\0" in text:
+            raise UnicodeError
+        text.encode()
+    except UnicodeError:
+        raise ValueError(f"expected UTF-8 text, not {text!r}; rename it") from None
+    return text
+
+
+def _flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"expected true or false, not {value!r}")
+    return value
+
+
+def _pair(value: Any) -> tuple[str, str]:
+    parts = value.split(",") if isinstance(value, str) else value
+    try:
+        first, second = (part.strip() for part in parts)
+    except (AttributeError, TypeError, ValueError):
+        first = second = ""
+    if not (first and second):
+        raise ValueError(f"expected two models with a comma between, not {value!r}")
+    return first, second
+
+
+def _assignment(value: Any) -> tuple[str, str]:
+    parts = value.split("=", 1) if isinstance(value, str) else value
+    try:
+        name, given = parts
+    except (TypeError, ValueError):
+        name, given = "", None
+    if not str(name).strip():
+        raise ValueError(f"expected NAME=VALUE, not {value!r}")
+    words = {True: "yes", False: "no", None: "none"}
+    text = words[given] if given is None or isinstance(given, bool) else str(given)
+    return str(name).strip().replace("-", "_"), text
+
+
+@dataclass(frozen=True, slots=True)
+class Several(Check):
+    """Any number of values of one kind in a tuple; a mapping counts as its pairs."""
+
+    each: Check
+    kind: str = "several"
 
     def __call__(self, value: Any) -> tuple[Any, ...]:
         """Return the values as a tuple."""
@@ -267,13 +241,13 @@ class Several(_Of):
         entries = value.items() if isinstance(value, Mapping) else value
         return tuple(self.each(entry) for entry in entries)
 
-    def read(self, text: str) -> tuple[Any, ...]:
-        """Return the one value that a text states, as a tuple."""
-        return (self.each.read(text),)
 
-
-class OneOrMore(_Of):
+@dataclass(frozen=True, slots=True)
+class OneOrMore(Check):
     """One value of a kind, or several in a tuple."""
+
+    each: Check
+    kind: str = "one or more"
 
     def __call__(self, value: Any) -> Any:
         """Return the only value, or several as a tuple; None for no value."""
@@ -283,84 +257,75 @@ class OneOrMore(_Of):
         return values if len(values) > 1 else next(iter(values), None)
 
 
-class Maybe(_Of):
-    """A value that another check allows, or None."""
-
-    def __call__(self, value: Any) -> Any:
-        """Return None, or what the check of the value returns."""
-        return None if value is None else self.each(value)
-
-
-@dataclass(frozen=True, slots=True)
-class SecondsBySize(Check):
-    """Seconds by number of units, also as text such as 8:40,64:60; or one number of seconds for any size."""
-
-    kind: str = "seconds"
-
-    def __call__(self, value: Any) -> tuple[tuple[int, float], ...]:
-        """Return pairs (number of units up to which the seconds apply, seconds), ascending."""
-        pairs = ((sys.maxsize, value),) if isinstance(value, Real) else value
-        try:
-            if isinstance(value, str):
-                parts = [part.rpartition(":") for part in value.split(",")]
-                pairs = [
-                    (int(units) if colon else sys.maxsize, float(spent))
-                    for units, colon, spent in parts
-                ]
-            check = seconds(zero=True, high=MAX_LIMIT_S)
-            checked = sorted((whole(1)(units), check(spent)) for units, spent in pairs)
-        except (TypeError, ValueError):
-            expected = "expected seconds, or UNITS:SECONDS with commas between"
-            raise ValueError(f"{expected}, not {value!r}") from None
-        if len({units for units, _ in checked}) < len(checked):
-            raise ValueError(f"expected each number of units once, not {value!r}")
-        return tuple(checked)
-
-
-@dataclass(frozen=True, slots=True)
-class Watts(Check):
-    """Power of a node that is idle and of one that is busy, also as text IDLE,BUSY."""
-
-    kind: str = "watts"
-
-    def __call__(self, value: Any) -> tuple[float, float]:
-        """Return both as numbers >= 0; a busy node draws no less than an idle one."""
-        try:
-            parts = map(float, value.split(",")) if isinstance(value, str) else value
-            idle, busy = (Number(0, 1e6)(watts) for watts in parts)
-            if idle <= busy:
-                return idle, busy
-        except (TypeError, ValueError):
-            pass
-        raise ValueError(
-            f"expected IDLE,BUSY: watts of an idle node, and of a busy one, which draws no less; not {value!r}"
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival(Check):
-    """Check a process of arrivals as text: poisson:RATE, in jobs an hour."""
-
-    kind: str = "arrival"
-
-    def __call__(self, value: Any) -> str:
-        """Return the text in its plain form."""
-        name, _, rate = str(value).partition(":")
-        if name.strip().lower() != "poisson":
-            raise ValueError(
-                f"expected poisson:RATE, not {value!r}{did_you_mean(name, ('poisson',))}"
-            )
-        try:
-            per_hour = Number(0, MAX_S, above=True).read(rate)
-        except ValueError as error:
-            raise ValueError(f"poisson: jobs an hour: {error}") from None
-        return f"poisson:{str(per_hour).removesuffix('.0')}"
-
-
-def checked(flag: str, check: Check, value: Any) -> Any:
-    """Return a value in its plain form; InputError, which names the option, when it is not allowed."""
+def _seconds_by_size(value: Any) -> tuple[tuple[int, float], ...]:
+    """Return pairs (number of units up to which the seconds apply, seconds), ascending."""
+    pairs = ((sys.maxsize, value),) if isinstance(value, Real) else value
     try:
-        return check(value)
+        if isinstance(value, str):
+            parts = [part.rpartition(":") for part in value.split(",")]
+            pairs = [
+                (int(units) if colon else sys.maxsize, float(spent))
+                for units, colon, spent in parts
+            ]
+        check = seconds(zero=True, high=MAX_LIMIT_S)
+        checked = sorted((whole(1)(units), check(spent)) for units, spent in pairs)
+    except (TypeError, ValueError):
+        expected = "expected seconds, or UNITS:SECONDS with commas between"
+        raise ValueError(f"{expected}, not {value!r}") from None
+    if len({units for units, _ in checked}) < len(checked):
+        raise ValueError(f"expected each number of units once, not {value!r}")
+    return tuple(checked)
+
+
+def _watts(value: Any) -> tuple[float, float]:
+    try:
+        parts = map(float, value.split(",")) if isinstance(value, str) else value
+        idle, busy = (Number(0, 1e6)(watts) for watts in parts)
+        if idle <= busy:
+            return idle, busy
+    except (TypeError, ValueError):
+        pass
+    raise ValueError(
+        f"expected IDLE,BUSY: watts of an idle node, and of a busy one, which draws no less; not {value!r}"
+    )
+
+
+def _arrival(value: Any) -> str:
+    name, _, rate = str(value).partition(":")
+    if name.strip().lower() != "poisson":
+        raise ValueError(
+            f"expected poisson:RATE, not {value!r}{did_you_mean(name, ('poisson',))}"
+        )
+    try:
+        per_hour = Number(0, MAX_S, above=True).read(rate)
+    except ValueError as error:
+        raise ValueError(f"poisson: jobs an hour: {error}") from None
+    return f"poisson:{str(per_hour).removesuffix('.0')}"
+
+
+# True or false; as text also yes or no.
+FLAG = Form(_flag, "flag", {"yes": True, "true": True, "no": False, "false": False})
+# A text, or a path, that a result can record.
+TEXT = Form(_text)
+# Two names, also as text with a comma between.
+PAIR = Form(_pair, "pair")
+# A value by a name, both as text: a pair, or text NAME=VALUE.
+ASSIGNMENT = Form(_assignment, "assignment")
+# Seconds by number of units, also as text such as 8:40,64:60; or one number of seconds for any size.
+SECONDS_BY_SIZE = Form(_seconds_by_size, "seconds")
+# Power of a node that is idle and of one that is busy, also as text IDLE,BUSY.
+WATTS = Form(_watts, "watts")
+# A process of arrivals as text: poisson:RATE, in jobs an hour.
+ARRIVAL = Form(_arrival, "arrival")
+
+
+def checked(flag: str, check: Check, value: Any, default: Any = ...) -> Any:
+    """Return a value in its plain form; InputError, which names the option, when it is not allowed.
+
+    None stands for itself where it is the default.
+    """
+    try:
+        return None if value is None is default else check(value)
     except (ValueError, TypeError) as error:
         raise InputError(f"{flag}: {error}") from None
 
@@ -374,11 +339,11 @@ def check_fields(made: Any) -> None:
         For the first field that does not fit, by the name that the command line has for it, else by its own.
     """
     for each in fields(made):
-        if "check" in each.metadata:
-            known, value = each.metadata, getattr(made, each.name)
-            name = known.get("flag", each.name)
+        if check := each.metadata.get("check"):
+            flag = each.metadata.get("flag", each.name)
+            value = checked(flag, check, getattr(made, each.name), each.default)
             # The dataclass is frozen, and not yet handed out.
-            object.__setattr__(made, each.name, checked(name, known["check"], value))
+            object.__setattr__(made, each.name, value)
 
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
@@ -459,16 +424,13 @@ def cluster_nodes(cluster: str) -> list[Nodes] | None:
         nodes, units = (int(n.lstrip("0")[:10] or "0") for n in match.group(1, 2))
         parts.append(Nodes(nodes, units, match[3] or ""))
     if len(parts) > 1 and not all(part.kind for part in parts):
-        what = "nodes of several sizes or kinds each need a kind"
-        raise InputError(what, file=cluster, hint="such as 6x4:t4+2x8:a100")
+        raise InputError(
+            "nodes of several sizes or kinds each need a kind",
+            file=cluster,
+            hint="such as 6x4:t4+2x8:a100",
+        )
     check_total(sum(part.nodes * part.units for part in parts), cluster)
     return parts
-
-
-def cluster_kinds(cluster: str | None) -> bool:
-    """Whether a cluster names kinds of units."""
-    parts = None if cluster is None else cluster_nodes(cluster)
-    return any(part.kind for part in parts or ())
 
 
 def check_total(units: int, cluster: str) -> None:
@@ -478,3 +440,177 @@ def check_total(units: int, cluster: str) -> None:
             f"a cluster may have {MAX_UNITS:,} units (nodes x units of each), no more",
             file=cluster,
         )
+
+
+# --- options as fields of dataclasses: what one may be, how it is called, what is said of it ---
+
+# Sections of the help, in the order in which it lists them.
+INPUT, JOBS, POLICY, SOLVER, SHARING, COSTS, OUTPUT = SECTIONS = (
+    "Input",
+    "Jobs",
+    "Policy",
+    "Solver",
+    "Sharing",
+    "Costs and rules",
+    "Output",
+)
+
+# Help of an option that replays and all other commands that read tables have.
+TRUST_PICKLE = (
+    "Open pickles other than the published ones: this runs any program that is in them."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """A condition without which an option has no effect.
+
+    Parameters
+    ----------
+    holds
+        Tells from the options, resolved, and the name of the option whether it is met.
+    otherwise
+        The end of the sentence "--option has no effect ..."; it names options as `$policy`, and their values as
+        `{policy}`.
+    refused
+        Whether stating the option is an error where the condition is not met, rather than worth a note.
+    """
+
+    holds: Callable[[Any, str], bool]
+    otherwise: str
+    refused: bool = False
+
+
+# For options that only a policy uses: it has a field of that name.
+POLICY_KNOWS = Condition(
+    lambda run, name: name in run.policy_type.settings, "with $policy {policy}"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionField:
+    """Description of one option: its name, flags, check, default and help.
+
+    Parameters
+    ----------
+    name
+        Its flat name, as in Python and summary.json.
+    flags
+        Its names on the command line; messages use the first.
+    check
+        Its allowed values.
+    default
+        Its value unless stated.
+    varies
+        Whether the default follows from other options.
+    shown
+        Describes a default that is None or varies, for the help.
+    help
+        Says in a sentence what it does.
+    section
+        The section of the help; empty for the only one.
+    metavar
+        Stands for its value in the help; None for the usual word.
+    conditions
+        Conditions without which it has no effect; the first that is not met is reported.
+    for_policy
+        Whether a policy's field of this name is filled from it.
+    published
+        Whether the published replayer has it.
+    input_file
+        Whether it names a file or folder, whose content then counts.
+    rare
+        Whether the command line takes it as --option NAME=VALUE, and does not list it in the help of a command.
+    """
+
+    name: str = ""
+    flags: tuple[str, ...]
+    check: Check
+    default: Any = None
+    varies: bool = False
+    shown: str = ""
+    help: str
+    section: str = ""
+    metavar: str | None = None
+    conditions: tuple[Condition, ...] = ()
+    for_policy: bool = False
+    published: bool = False
+    input_file: bool = False
+    rare: bool = False
+
+    @property
+    def key(self) -> str:
+        """Its long name without dashes, as in files and after --option."""
+        return max(self.flags, key=len).lstrip("-")
+
+    @property
+    def title(self) -> str:
+        """What tables and labels call it: its flag, or its name where it is rare."""
+        return self.key if self.rare else self.flags[0]
+
+    @property
+    def flag(self) -> str:
+        """The name that messages use, of a switch with what it is switched to."""
+        if not self.rare:
+            return self.flags[0]
+        switched = "no" if self.default is True else "yes"
+        value = f"={switched}" if self.check is FLAG else ""
+        return f"--option {self.key}{value}"
+
+    @property
+    def negated(self) -> bool:
+        """Whether its flag switches it off, as --no-u does."""
+        return self.check is FLAG and self.default is True and not self.rare
+
+    @property
+    def described(self) -> str:
+        """The help with a description of the default, where that is not a constant."""
+        return f"{self.help} [{self.shown}]" if self.shown else self.help
+
+    def checked(self, value: Any) -> Any:
+        """Return a value in its plain form; InputError, which names the option, when it is not allowed."""
+        return checked(f"${self.name}", self.check, value, self.default)
+
+
+def option(
+    flags: str,
+    check: Check,
+    default: Any = None,
+    *,
+    metavar: str | None = None,
+    input_file: bool = False,
+    **known: Any,
+) -> Any:
+    """Return a field of a dataclass for one option.
+
+    Parameters
+    ----------
+    flags
+        Its names on the command line, with blanks between; messages use the first.
+    check
+        Its allowed values.
+    default
+        Its value unless stated.
+    metavar, input_file, **known
+        As for `OptionField`; without `metavar` a file is called FILE.
+    """
+    made = OptionField(
+        flags=tuple(flags.split()),
+        check=check,
+        default=default,
+        metavar="FILE" if input_file and metavar is None else metavar,
+        input_file=input_file,
+        **known,
+    )
+    metadata = {"option": made, "flag": made.flag, "check": check}
+    return field(default=default, metadata=metadata)
+
+
+@cache
+def option_fields(table: type[Any]) -> Mapping[str, OptionField]:
+    """Return every option of a dataclass by its name."""
+    return {
+        each.name: replace(each.metadata["option"], name=each.name)
+        for each in fields(table)
+        if "option" in each.metadata
+    }

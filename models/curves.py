@@ -15,6 +15,25 @@ from numpy.typing import ArrayLike, NDArray
 FloatArray = NDArray[np.float64]
 
 
+def positive_array(name: str, values: ArrayLike, count: int) -> FloatArray:
+    """Return `count` numbers > 0 as float64; ValueError names the first that is none.
+
+    >>> positive_array("step_s", [0.5, -1.0], 2)
+    Traceback (most recent call last):
+    ValueError: step_s: expected numbers > 0, but entry 2 is -1.0
+    """
+    array = np.asarray(values, dtype=np.float64)
+    if array.shape != (count,) or not count:
+        raise ValueError(f"{name}: expected {count} values, at least one")
+    wrong = np.flatnonzero(~(np.isfinite(array) & (array > 0)))
+    if len(wrong):
+        first = int(wrong[0])
+        raise ValueError(
+            f"{name}: expected numbers > 0, but entry {first + 1} is {array[first]}"
+        )
+    return array
+
+
 @dataclass(frozen=True, eq=False)
 class Curve:
     """A piecewise linear curve through measured points, not necessarily concave.
@@ -94,11 +113,6 @@ class OnlineCurve:
     is tried once, a fear is never put to the test. Below the smallest it is in proportion too. A true curve whose rate
     a unit never rises is never underestimated beyond the largest size seen.
 
-    Parameters
-    ----------
-    half_life_s
-        Seconds of running after which an observation counts half, for jobs whose speed changes; None: all count fully.
-
     Examples
     --------
     >>> curve = OnlineCurve()
@@ -108,15 +122,8 @@ class OnlineCurve:
     [10.0, 25.0, 60.0]
     """
 
-    half_life_s: float | None = None
-    _seconds: dict[int, float] = field(default_factory=dict)
-    _samples: dict[int, float] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if self.half_life_s is not None and not self.half_life_s > 0:
-            raise ValueError(
-                f"half_life_s: expected seconds > 0, not {self.half_life_s}"
-            )
+    # Seconds and samples by size.
+    _seen: dict[int, tuple[float, float]] = field(default_factory=dict)
 
     def observe(self, units: int, rate: float, seconds: float) -> None:
         """The job ran on `units` at `rate` samples/s for `seconds`; nothing is learned from 0 seconds.
@@ -132,44 +139,27 @@ class OnlineCurve:
             raise ValueError(
                 f"expected units >= 1, finite rate and seconds >= 0, not {units} units, {rate} samples/s, {seconds} s"
             )
-        if seconds == 0:
-            return
-        if self.half_life_s is not None and units in self._seconds:
-            kept = 0.5 ** (seconds / self.half_life_s)
-            self._seconds[units] *= kept
-            self._samples[units] *= kept
-        self._seconds[units] = self._seconds.get(units, 0.0) + seconds
-        self._samples[units] = self._samples.get(units, 0.0) + rate * seconds
+        if seconds > 0:
+            before, samples = self._seen.get(units, (0.0, 0.0))
+            self._seen[units] = before + seconds, samples + rate * seconds
 
     def state(self) -> dict[str, Any]:
         """The observations as JSON values."""
-        seen = [
-            [units, seconds, self._samples[units]]
-            for units, seconds in self._seconds.items()
-        ]
-        return {"half_life_s": self.half_life_s, "seen": seen}
+        return {"seen": [[units, *seen] for units, seen in self._seen.items()]}
 
     @classmethod
     def restored(cls, state: Mapping[str, Any]) -> OnlineCurve:
         """The curve that `state` was taken of."""
-        curve = cls(state["half_life_s"])
-        for units, seconds, samples in state["seen"]:
-            curve._seconds[units], curve._samples[units] = seconds, samples
-        return curve
+        return cls({units: (spent, done) for units, spent, done in state["seen"]})
 
     @property
     def sizes(self) -> list[int]:
         """Sizes that the job ran on, increasing."""
-        return sorted(self._seconds)
-
-    @property
-    def largest(self) -> int:
-        """Largest size that the job ran on, 0 when it never ran."""
-        return max(self._seconds, default=0)
+        return sorted(self._seen)
 
     def seconds(self, units: int) -> float:
         """Seconds that it ran on a size, 0 when it did not."""
-        return self._seconds.get(units, 0.0)
+        return self._seen.get(units, (0.0, 0.0))[0]
 
     def rate(self, units: int) -> float:
         """Return the mean samples/s on a size that the job ran on.
@@ -179,17 +169,16 @@ class OnlineCurve:
         KeyError
             When it did not.
         """
-        return self._samples[units] / self._seconds[units]
+        seconds, samples = self._seen[units]
+        return samples / seconds
 
     def estimate(self, max_units: int) -> Curve:
         """The current estimate: samples/s on 0 to `max_units` units; 1 per unit when the job never ran."""
-        if max_units < 1:
-            raise ValueError(f"expected at least 1 unit, not {max_units}")
         sizes = self.sizes
-        if not sizes:
-            return Curve(np.array([0.0, max_units]), np.array([0.0, max_units]))
         ns, ps = [0, *sizes], [0.0, *(self.rate(size) for size in sizes)]
-        if max_units > sizes[-1]:
+        if not sizes:
+            ns, ps = [0, max_units], [0.0, max_units]
+        elif max_units > sizes[-1]:
             ns.append(max_units)
             ps.append(ps[-1] * max_units / sizes[-1])
-        return Curve(np.array(ns, dtype=np.float64), np.array(ps))
+        return Curve(np.array(ns), np.array(ps))

@@ -1,4 +1,4 @@
-"""Reading files whole or by lines, compressed or not; an error names the file."""
+"""Files: read whole or by lines, compressed or not, and written completely or not at all; an error names the file."""
 
 from __future__ import annotations
 
@@ -6,16 +6,22 @@ import bz2
 import gzip
 import io
 import json
+import logging
 import lzma
+import os
+import shutil
 import tarfile
+import tempfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, Final
 
 from bft.models.errors import InputError
+
+logger = logging.getLogger(__name__)
 
 BLOCK: Final = 1 << 20
 # Host lists of large jobs take some 100 kB; a row of a matrix of a million nodes 2 MB, its header 10 MB.
@@ -41,8 +47,9 @@ def reading(file: str | Path) -> Iterator[None]:
         tarfile.TarError,
     ) as error:
         if isinstance(error, OSError) and error.errno is not None:
-            why = f"cannot be read: {error.strerror or error}"
-            raise InputError(why, file=file) from error
+            raise InputError(
+                f"cannot be read: {error.strerror or error}", file=file
+            ) from error
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InputError(
             f"damaged or cut short: {reason}", file=file, hint="copy it again"
@@ -54,9 +61,8 @@ def reading(file: str | Path) -> Iterator[None]:
 def out_of_memory(error: Exception, file: str | Path | None = None) -> InputError:
     """The text for a MemoryError of Python, NumPy, or Arrow, and for a thread that cannot be started."""
     detail = str(error).strip().splitlines()
-    message = f"not enough memory{f': {detail[0]}' if detail else ''}"
     return InputError(
-        message,
+        f"not enough memory{f': {detail[0]}' if detail else ''}",
         file=file,
         hint="a limit such as ulimit -v may be too low, or the input too large",
     )
@@ -77,8 +83,7 @@ def unpacked(stored: io.BufferedReader) -> io.BufferedReader:
     elif head.startswith(b"\x28\xb5\x2f\xfd"):
         import pyarrow as pa  # here: it takes long to import
 
-        packed = pa.PythonFile(stored, mode="r")
-        content = pa.CompressedInputStream(packed, "zstd")
+        content = pa.CompressedInputStream(pa.PythonFile(stored, mode="r"), "zstd")
     else:
         return stored
     return io.BufferedReader(content, BLOCK)
@@ -223,7 +228,7 @@ def read_json(path: str | Path) -> Any:
     InputError
         When it cannot be read, is empty, is not UTF-8 or JSON, or has a key twice in an object.
     """
-    with reading(path):
+    with reading(path):  # a document may not fit into memory
         return decoded_json(read_content(path), path)
 
 
@@ -250,7 +255,100 @@ def decoded_json(content: bytes, file: str | Path) -> Any:
     try:
         return parse_json(content.decode("utf-8-sig"))
     except UnicodeDecodeError as error:
-        message = f"not JSON: not UTF-8 text at byte {error.start}"
-        raise InputError(message, file=file, hint="save it as UTF-8") from error
+        raise InputError(
+            f"not JSON: not UTF-8 text at byte {error.start}",
+            file=file,
+            hint="save it as UTF-8",
+        ) from error
     except (ValueError, RecursionError) as error:
         raise InputError(f"not JSON: {error}", file=file) from error
+
+
+# --- files that are written completely or not at all ---
+
+
+def refuse_existing(output: str | Path, *, force: bool) -> None:
+    """Raise InputError when a file exists and may not be replaced; called before the work."""
+    if not force and Path(output).exists():
+        raise InputError("exists; $force replaces it", file=output)
+
+
+def refuse_inputs(output: str | Path, inputs: Iterable[str]) -> None:
+    """Raise InputError when a target is a file that the command reads; called before the work."""
+    for name in inputs:
+        if (
+            Path(name).exists()
+            and Path(output).exists()
+            and Path(output).samefile(name)
+        ):
+            raise InputError(
+                "is an input of this command; choose another target", file=output
+            )
+
+
+def unwritable(target: Path, error: OSError) -> InputError:
+    """Return the error that names a file or folder which could not be written, and the system's reason."""
+    # Not strerror: pyarrow puts the name of a hidden file there.
+    reason = os.strerror(error.errno) if error.errno else str(error)
+    if isinstance(error, FileExistsError):  # by mkdir
+        reason = "its folder is a file"
+    return InputError(f"cannot be written: {reason}", file=target)
+
+
+@contextmanager
+def drafted(output: str | Path) -> Iterator[Path]:
+    """Yield a path of the same name in a hidden folder beside `output`; when the block ends well it becomes `output`.
+
+    Folders that lack are made. When the block raises, the hidden folder goes and `output` is as it was. Only writing
+    belongs into the block: its OSErrors are reported as errors of `output`. A device or a pipe gets the content; a file
+    must not take its place. Where `output` is a link, the file that it leads to is written, and a warning names it.
+    """
+    target = Path(output)
+    if not target.name or target.is_dir():
+        raise InputError("is a directory, expected a file", file=target)
+    is_stream = target.exists() and not target.is_file()
+    if target.is_symlink() and not is_stream:
+        target = Path(os.path.realpath(target))
+        logger.warning("%s is a link: %s is written", output, target)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        beside = None if is_stream else target.parent
+        with tempfile.TemporaryDirectory(prefix=".part.", dir=beside) as folder:
+            # The same name: gzip writes it into its header.
+            draft = Path(folder, target.name)
+            try:
+                yield draft
+            except InputError as error:
+                error.file = target if error.file == draft else error.file
+                raise
+            if is_stream:
+                with draft.open("rb") as content, target.open("wb") as stream:
+                    shutil.copyfileobj(content, stream)
+            else:
+                draft.replace(target)
+    except OSError as error:
+        raise unwritable(target, error) from error
+
+
+@contextmanager
+def figure_folder(target: Path, *, force: bool) -> Iterator[Path]:
+    """Yield a hidden folder to fill; when the block ends well its files are put into `target`, else nothing is.
+
+    Files of the same names are replaced only with `force`.
+    """
+    is_file = target.exists() and not target.is_dir()
+    if is_file or target.suffix in (".png", ".svg", ".pdf"):
+        raise InputError(
+            "is a file, expected a folder for one file a chart", file=target
+        )
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".part.", dir=target) as folder:
+            yield Path(folder)
+            made = sorted(Path(folder).iterdir())
+            for file in made:
+                refuse_existing(target / file.name, force=force)
+            for file in made:
+                file.replace(target / file.name)
+    except OSError as error:
+        raise unwritable(target, error) from error

@@ -92,8 +92,9 @@ def read_jobs(path: str | Path, *, trust_pickle: bool = False) -> JobTable:
     ...     [job.rates.tolist() for job in read_jobs(file)]
     [[0.0, 10.0, 17.0, 24.0, 31.0]]
     """
-    frame = read_table(path, trust_pickle=trust_pickle)
-    return jobs_from_frame(frame, source=str(path))
+    return jobs_from_frame(
+        read_table(path, trust_pickle=trust_pickle), source=str(path)
+    )
 
 
 def read_published_jobs(
@@ -249,9 +250,8 @@ def _job(row: Row, curves: Row, known: Collection[str], *, model: str = "") -> J
     fields = {
         column.field: column.read(row, name, column.default, **column.bounds)
         for name, column in COLUMNS.items()
-        if row.has(name)
     }
-    fields["model"] = fields.get("model") or model
+    fields["model"] = fields["model"] or model
     try:
         return Job(
             name=row.job,
@@ -352,8 +352,11 @@ def _rows(
             hint = None
             if rows.has("throughput"):
                 hint = "of measured rates bft-replay jobs fit makes a job table"
-            what = "no column with the job's name; expected 'name'"
-            raise rows.error(what, column="name", hint=hint)
+            raise rows.error(
+                "no column with the job's name; expected 'name'",
+                column="name",
+                hint=hint,
+            )
         rows.job = named
     else:
         rows = Rows(
@@ -427,7 +430,7 @@ def unknown_columns(rows: Rows, known: Iterable[str]) -> list[str]:
 
     Examples
     --------
-    >>> unknown_columns(Rows.of([{"weight": 1, "colour": "red"}]), ("weight", "deadline"))
+    >>> unknown_columns(Rows(pd.DataFrame({"weight": [1], "colour": "red"})), ("weight", "deadline"))
     ['colour']
     """
     names = set(known)

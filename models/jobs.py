@@ -207,14 +207,16 @@ class Job:
                 sign = ">" if above else ">="
                 yield column, f"a finite number {sign} {low}", number
         if self.deadline_ns is not None and self.deadline_ns < self.tsub_ns:
-            submit, due = map(_shown_instant, (self.tsub_ns, self.deadline_ns))
+            submit, due = (
+                str(np.datetime64(instant, "ns")).rstrip("0").rstrip(".")
+                for instant in (self.tsub_ns, self.deadline_ns)
+            )
             yield "deadline", f"an instant not before Tsub, {submit}", due
         curves = {"Ps": self.scalability}
         curves |= {f"Ps@{kind}": rates for kind, (rates, _) in self.by_kind.items()}
         for column, rates in curves.items():
             if rates.ps[0] != 0:
-                first = f"{rates.ps[0]:g}"
-                yield column, "Ps[0] = 0 (no units, no progress)", first
+                yield column, "Ps[0] = 0 (no units, no progress)", f"{rates.ps[0]:g}"
         sizes, ends = self.sizes, (max(self.jmin, 1), self.jmax)
         if sizes is not None and (
             not sizes
@@ -271,9 +273,8 @@ class Job:
         """The smallest count above `units` on which it runs, None where there is none."""
         if units >= self.jmax:
             return None
-        if self.sizes is None:
-            return max(units + 1, self.jmin)
-        return self.sizes[bisect_right(self.sizes, units)]
+        sizes = self.sizes
+        return sizes[bisect_right(sizes, units)] if sizes else max(units + 1, self.jmin)
 
     def runs_on(self, units: int) -> bool:
         """Whether it runs on so many units."""
@@ -327,11 +328,6 @@ class Job:
             self.rates >= lowered(REQUEST_SHARE * float(self.rates[-1]))
         )
         return max(int(enough[0]), self.jmin, 1)
-
-
-def _shown_instant(instant_ns: int) -> str:
-    """Return an instant in ISO 8601, with as many decimals as it needs."""
-    return str(np.datetime64(instant_ns, "ns")).rstrip("0").rstrip(".")
 
 
 def shown_sizes(sizes: Sequence[int]) -> str:
@@ -423,10 +419,6 @@ class JobTable:
         moved = (job.at(at) for job, at in zip(self.jobs, instants, strict=True))
         return replace(self, jobs=tuple(moved))
 
-    def beyond_curve(self) -> Sequence[Job]:
-        """Jobs whose Jmax is beyond the last point of their scalability curve; the curve is constant from there on."""
-        return [job for job in self.jobs if job.jmax > job.scalability.last]
-
 
 def joined(tables: Sequence[JobTable]) -> JobTable:
     """Return the jobs of several tables as one, in the order of the tables.
@@ -443,8 +435,11 @@ def joined(tables: Sequence[JobTable]) -> JobTable:
         for job in table:
             home = homes.setdefault(job.name, table.source)
             if home != table.source:
-                what = f"the name is taken by a job of {home}; expected unique names"
-                raise InputError(what, file=table.source, job=job.name)
+                raise InputError(
+                    f"the name is taken by a job of {home}; expected unique names",
+                    file=table.source,
+                    job=job.name,
+                )
     return JobTable(
         tuple(job for table in tables for job in table),
         ", ".join(table.source for table in tables),

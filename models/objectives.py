@@ -48,7 +48,7 @@ from typing import Any
 
 import numpy as np
 
-from bft.models.checks import Number, did_you_mean
+from bft.models.checks import Form, Number, did_you_mean
 from bft.models.curves import Curve
 from bft.models.jobs import Job
 
@@ -70,8 +70,6 @@ FACTORS: dict[str, tuple[Parameter, ...]] = {
         ("cap", Number(0, 1e6), 2.0),
     ),
 }
-_EXAMPLES = {"power": "power:0.5", "srpt": "srpt:0.1", "ageing": "ageing:24"}
-
 Term = tuple[str, dict[str, float]]
 
 
@@ -113,21 +111,16 @@ def stated(terms: tuple[Term, ...]) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectiveText:
-    """An objective as text; its plain form names the curve and writes numbers in one way."""
+def _plain(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(
+            f"expected an objective such as 'efficiency' or 'power:0.5', not {value!r}"
+        )
+    return stated(parse_terms(value))
 
-    kind: str = "objective"
 
-    def __call__(self, value: Any) -> str:
-        """Return the text in its plain form."""
-        if not isinstance(value, str):
-            raise ValueError(
-                f"expected an objective such as 'efficiency' or 'power:0.5', not {value!r}"
-            )
-        return stated(parse_terms(value))
-
-    read = __call__
+# An objective as text; its plain form names the curve and writes numbers in one way.
+OBJECTIVE = Form(_plain, "objective")
 
 
 def _term(part: str) -> Term:
@@ -151,7 +144,7 @@ def _term(part: str) -> Term:
         elif default is not None:
             numbers[parameter] = default
         else:
-            raise ValueError(f"{name!r} needs a number, as in {_EXAMPLES[name]!r}")
+            raise ValueError(f"{name!r} needs a number, as in '{name}:0.5'")
     return name, numbers
 
 

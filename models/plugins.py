@@ -68,14 +68,15 @@ class PluginGroup:
         points = entry_points(group=self.name, name=name)
         if not points:
             names = self.names()
-            meant = did_you_mean(name, names)
             raise InputError(
-                f"unknown {self.kind} {name!r}: choose one of {', '.join(names)}{meant}"
+                f"unknown {self.kind} {name!r}: choose one of {', '.join(names)}{did_you_mean(name, names)}"
             )
         values = sorted({point.value for point in points})
         if len(values) > 1:
-            message = f"{self.kind} {name!r} is registered by several packages: {', '.join(values)}"
-            raise InputError(message, hint="uninstall all but one")
+            raise InputError(
+                f"{self.kind} {name!r} is registered by several packages: {', '.join(values)}",
+                hint="uninstall all but one",
+            )
         label = f"{self.kind} {name!r} ({values[0]})"
         try:
             return next(iter(points)).load(), label
@@ -138,10 +139,6 @@ class Constant:
     default: Any
     help: str
 
-    def parse(self, text: str) -> Any:
-        """Convert a text to the value; ValueError if it is not of this type."""
-        return _parsed(self.type, text.strip())
-
     @property
     def expected(self) -> str:
         """A description of valid values."""
@@ -200,7 +197,7 @@ def parsed_constants(
                 f"{what} has no option {key!r}; it has {', '.join(known) or 'none'}"
             )
         try:
-            values[key] = known[key].parse(text)
+            values[key] = _parsed(known[key].type, text.strip())
         except ValueError as error:
             raise InputError(
                 f"{what}, option {key!r}: expected {known[key].expected}, not {text!r}"
@@ -234,7 +231,7 @@ def built(
     """
     known = {constant.name for constant in constants_of(factory)}
     values = {key: value for key, value in settings.items() if key in known}
-    values.update(parsed_constants(what, constants_of(factory, list(settings)), given))
+    values |= parsed_constants(what, constants_of(factory, list(settings)), given)
     try:
         return factory(**values)
     except (Exception, SystemExit) as error:  # a third party's may raise anything

@@ -155,8 +155,9 @@ def read_table(path: str | Path, *, trust_pickle: bool = False) -> pd.DataFrame:
         with gzip.GzipFile(fileobj=stream) as unpacked:
             if suffix in _ARCHIVES:
                 return _read_archive(unpacked, str(path))
-            inside = gathered(unpacked, path)
-            return _read(inside, suffix.removesuffix(".gz"), str(path))
+            return _read(
+                gathered(unpacked, path), suffix.removesuffix(".gz"), str(path)
+            )
 
 
 def read_blocks(path: Path, rows: int | None = None) -> Iterator[pd.DataFrame]:
@@ -416,9 +417,8 @@ def _with_numbers(frame: pd.DataFrame, file: str) -> pd.DataFrame:
         points = like[name] & column.str.contains(".", regex=False, na=False)
         if decimal is not None and numeric and points.any():
             row = int(points.to_numpy().argmax())
-            message = f"{column.iloc[row]!r} has a point, while column {decimal} has decimal commas"
             raise InputError(
-                message,
+                f"{column.iloc[row]!r} has a point, while column {decimal} has decimal commas",
                 file=file,
                 row=row + 1,
                 column=name,
@@ -485,8 +485,7 @@ def _read_jsonl(stream: BinaryIO, file: str) -> pd.DataFrame:
             if b"\\ud" in line or b"\\uD" in line:
                 json.dumps(record, ensure_ascii=False).encode()
         except UnicodeError as error:
-            message = f"not UTF-8 text: {error}"
-            raise InputError(message, file=file, row=row) from error
+            raise InputError(f"not UTF-8 text: {error}", file=file, row=row) from error
         except (ValueError, RecursionError) as error:
             raise InputError(
                 f"not a line of JSON: {error}", file=file, row=row

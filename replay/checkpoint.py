@@ -3,7 +3,7 @@
 A checkpoint is a ZIP archive of JSON (`Replay.state` in `replay/engine/loop.py`) and Parquet (the tables of the past):
 reading it runs nothing, and floats come back to the bit. `replay/run.py` says when it is saved.
 
-One run at a time writes into a folder, and the remains of a killed run are repaired.
+One run at a time writes into a folder, and removes what a killed run left there.
 """
 
 from __future__ import annotations
@@ -31,8 +31,6 @@ from bft.replay.results.run_directory import (
     cannot_write,
     check_writable,
     hidden,
-    is_run,
-    retire,
 )
 
 logger = logging.getLogger(__name__)
@@ -127,8 +125,9 @@ class Checkpoint:
                 os.fsync(file.fileno())
             draft.replace(self.path)
         except OSError as error:
-            what = f"the checkpoint cannot be written: {error.strerror}"
-            raise InputError(what, file=self.path) from error
+            raise InputError(
+                f"the checkpoint cannot be written: {error.strerror}", file=self.path
+            ) from error
         finally:
             draft.unlink(missing_ok=True)
         logger.info("checkpoint written: %s", self.path)
@@ -139,11 +138,11 @@ def _draft(path: Path) -> Path:
 
 
 @contextmanager
-def claimed(folder: Path) -> Iterator[list[str]]:
-    """Keep other runs from writing into `folder` while the block runs, and repair the remains of a killed run.
+def claimed(folder: Path) -> Iterator[None]:
+    """Keep other runs from writing into `folder` while the block runs, and remove the drafts of killed runs.
 
-    Yields what was put in place, for the user. The claim is a lock that ends with the process. Where the file system
-    has no locks, two runs are kept apart only when the second one comes to its end, by `results.run_directory`.
+    The claim is a lock that ends with the process. Where the file system has no locks, two runs are kept apart only
+    when the second one comes to its end, by `results.run_directory`.
 
     Raises
     ------
@@ -170,7 +169,14 @@ def claimed(folder: Path) -> Iterator[list[str]]:
             raise cannot_write(target.parent, error) from error
         # Before it is unlocked: a process that has opened it meanwhile sees that it is gone.
         stack.callback(lock.unlink, missing_ok=True)
-        yield _mend(target) if exclusive else []
+        if exclusive:
+            _draft(checkpoint_path(folder)).unlink(missing_ok=True)
+            drafts = hidden(Path(escape(target.name)), DRAFT, "?" * 8).name
+            for draft in target.parent.glob(drafts):
+                # One beside an earlier run is complete: it was killed while the one gave way to the other.
+                if not hidden(target, OLD, draft.name[-8:]).exists():
+                    shutil.rmtree(draft)
+        yield
 
 
 def _locked(file: int, path: Path) -> bool:
@@ -184,41 +190,6 @@ def _locked(file: int, path: Path) -> bool:
     if not path.exists() or not os.path.samestat(os.fstat(file), path.stat()):
         raise BlockingIOError  # its holder has removed it, and is about to end
     return True
-
-
-def mended(folder: Path) -> list[str]:
-    """Put the results of a killed run in place before `folder` is read; return what was done."""
-    target = folder.resolve()
-    if not _marks(target, OLD):
-        return []
-    with claimed(folder) as notes:
-        return notes
-
-
-def _mend(folder: Path) -> list[str]:
-    """Finish or undo the last steps of a killed run, and remove its remains; the caller must have claimed `folder`."""
-    notes = []
-    for mark in _marks(folder, OLD):
-        old, draft = hidden(folder, OLD, mark), hidden(folder, DRAFT, mark)
-        if not folder.exists():
-            # Killed between the two renames, the draft being complete.
-            (draft if draft.exists() else old).rename(folder)
-            notes.append(
-                f"{folder.name} is back: a replay with --force was killed while it was putting it in place"
-            )
-        if is_run(folder) and not draft.exists() and old.exists():
-            retire(old, folder)
-    for mark in _marks(folder, DRAFT):
-        if not hidden(folder, OLD, mark).exists():
-            shutil.rmtree(hidden(folder, DRAFT, mark))
-    _draft(checkpoint_path(folder)).unlink(missing_ok=True)
-    return notes
-
-
-def _marks(path: Path, kind: str) -> list[str]:
-    """Marks of the hidden files of a kind beside `path`."""
-    found = path.parent.glob(hidden(Path(escape(path.name)), kind, "?" * 8).name)
-    return sorted(file.name[-8:] for file in found)
 
 
 def _remove_empty(folders: Sequence[Path]) -> None:

@@ -27,7 +27,7 @@ from bft.replay.inputs.load import Inputs, load
 from bft.replay.inputs.notes import Notes, Watcher
 from bft.replay.inputs.shaping import MAX_NAMED, cap_all
 from bft.replay.options.options import Options
-from bft.replay.options.presets import PRESETS
+from bft.replay.options.table import PRESETS
 from bft.replay.policies import MilpPolicy, Policy, PolicyError
 from bft.replay.pools import Pool, Prepares, Stage, StagesBefore, cluster_pools, merge
 from bft.replay.reference import replay_reference, write_step_log
@@ -106,9 +106,7 @@ def execute(
     """
     folder, watcher = Path(folder), watcher or Watcher()
     notes = Notes(watcher)
-    with claimed(folder) as put_in_place, trusting_pickles(options.trust_pickle):
-        for text in put_in_place:
-            watcher.note(text)
+    with claimed(folder), trusting_pickles(options.trust_pickle):
         saved = checkpoint_path(folder)
         resumes = (
             checkpoint_every_s is not None
@@ -518,8 +516,12 @@ def bounds_for(
         return Bounds(
             why_none="no bound is known: which jobs --workload submits and stops depends on what is decided"
         )
-    worlds = [(pool.trace, pool.jobs) for pool in pools]
-    return bounds_of(worlds, inputs.interference, inputs.never_run, refused)
+    return bounds_of(
+        [(pool.trace, pool.jobs) for pool in pools],
+        inputs.interference,
+        inputs.never_run,
+        refused,
+    )
 
 
 # In their order: what computes the metrics of summary.json, and which.

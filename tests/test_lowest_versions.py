@@ -129,7 +129,7 @@ def test_solve_answers_with_the_lowest_versions(
     assert answer["counts"] == {"a": 1, "b": 2}
 
 
-@pytest.mark.parametrize("model", ["piecewise", "amdahl", "usl", "throughput"])
+@pytest.mark.parametrize("model", ["piecewise", "amdahl", "usl"])
 def test_jobs_fit_makes_jobs_that_replay_with_the_lowest_versions(
     lowest: Path, model: str, tmp_path: Path
 ) -> None:

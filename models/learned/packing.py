@@ -8,18 +8,16 @@ decision tree small enough to be read by the people whose jobs it judges.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from bft.models.cells import Rows
 from bft.models.curves import FloatArray
 from bft.models.learned.ga2m import any_order
 from bft.models.plugins import extra
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # Means over a solo run: utilisation of a unit and of its memory bandwidth in percent, memory in MiB, and whether it
 # trains in mixed precision (0, 1). Nothing measured beside others, and no speed: these are what the score is made of.
@@ -195,8 +193,6 @@ def sharing_scores(pairs: pd.DataFrame, *, source: str = "") -> pd.DataFrame:
     >>> sharing_scores(pd.DataFrame([{**bert, "speed1": 0.9, **vgg, "speed2": 0.8}]))["label"].tolist()
     [1, 2]
     """
-    import pandas as pd
-
     named = ["model"]
     if {"dataset1", "dataset2"} <= set(pairs.columns):
         named.append("dataset")

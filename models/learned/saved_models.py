@@ -21,8 +21,7 @@ import pandas as pd
 
 from bft.models.errors import InputError
 from bft.models.files import read_json
-from bft.models.learned.duration import DurationEstimator
-from bft.models.learned.forecast import Forecaster
+from bft.models.learned.duration import DurationEstimator, Forecaster
 from bft.models.learned.packing import PackingAnalyser
 
 Model: TypeAlias = DurationEstimator | Forecaster | PackingAnalyser

@@ -1,4 +1,4 @@
-"""ξ of two commands, measured: run alone and together, in turn, and reading step times from what they print."""
+"""ξ of two commands, measured: alone and together, in turn, by the step times that they print; and tables of it."""
 
 from __future__ import annotations
 
@@ -14,18 +14,24 @@ import subprocess
 import termios
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
-from typing import Final, NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import asdict, dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any, Final
 
 import numpy as np
 import pandas as pd
 
-from bft.models import InputError
+from bft.models.cells import Rows
+from bft.models.errors import InputError
+from bft.models.learned.packing import sharing_scores
 from bft.models.measure.gpu_usage import Gauge, Usage, usage_of
 from bft.models.measure.training_log import read_step_times
-from bft.models.measure.xi_measurements import mean_step_s
+from bft.models.measure.xi_measurements import PAIR_COLUMNS, label_of, mean_step_s
+from bft.models.sharing.xi_table import xi_from_frame
+from bft.models.tables import read_table
 
 # Seconds that processes have to end by themselves before they are killed.
 GRACE_S: Final = 5.0
@@ -145,9 +151,11 @@ def measure(
                 (shared if names == "AB" else alone)[name].append(value)
     # Memory counts above what was in use before the last run.
     first, second = (
-        replace(
-            slowdown(alone[name], shared[name], plan.confidence),
-            usage=usage_of(before[name], samples[name]) if gauge else None,
+        slowdown(
+            alone[name],
+            shared[name],
+            plan.confidence,
+            usage_of(before[name], samples[name]) if gauge else None,
         )
         for name in "AB"
     )
@@ -155,7 +163,10 @@ def measure(
 
 
 def slowdown(
-    alone_s: Sequence[float], shared_s: Sequence[float], confidence: float
+    alone_s: Sequence[float],
+    shared_s: Sequence[float],
+    confidence: float,
+    usage: Usage | None = None,
 ) -> Slowdown:
     """ξ from the mean step times of each round, seconds, alone and together.
 
@@ -179,15 +190,10 @@ def slowdown(
         * logs.std(ddof=1)
         / math.sqrt(len(logs))
     )
-    low, raw, high = (math.exp(x) for x in (middle - reach, middle, middle + reach))
-    return Slowdown(
-        max(raw, 1.0),
-        max(low, 1.0),
-        max(high, 1.0),
-        raw,
-        tuple(alone_s),
-        tuple(shared_s),
-    )
+    ends = middle, middle - reach, middle + reach
+    xi, low, high = (max(math.exp(x), 1.0) for x in ends)
+    raw, means = math.exp(middle), (tuple(alone_s), tuple(shared_s))
+    return Slowdown(xi, low, high, raw, *means, usage)
 
 
 def _run(
@@ -201,7 +207,7 @@ def _run(
     doing = "alone" if len(commands) == 1 else "beside the other"
     with ExitStack() as running:
         processes = [
-            running.enter_context(_started(name, command, plan.devices))
+            running.enter_context(closing(_Process(name, command, plan.devices)))
             for name, command in commands.items()
         ]
         deadline = time.monotonic() + plan.time_limit_s
@@ -285,10 +291,9 @@ class _Process:
         while select.select(
             [self._terminal], [], [], max(until - time.monotonic(), 0.0)
         )[0]:
-            try:
+            chunk = b""
+            with contextlib.suppress(OSError):  # the terminal's other end is closed
                 chunk = os.read(self._terminal, 1 << 16)
-            except OSError:  # the terminal's other end is closed
-                chunk = b""
             if not chunk:
                 time.sleep(max(until - time.monotonic(), 0.0))
                 break
@@ -319,30 +324,23 @@ class _Process:
 
     def expect_more(self, running: bool, deadline: float, so_far: str) -> None:
         """Raise when nothing more is to come: it has ended, or its time is up."""
-        if not running:
-            code = self._process.wait()
-            advice = "let it train longer or ask for fewer --steps; --pattern describes its lines; "
-            self._give_up(
-                f"failed with exit code {code}" if code else "ended",
-                so_far,
-                "" if code else advice,
-            )
-        if time.monotonic() >= deadline:
+        if running and time.monotonic() < deadline:
+            return
+        if running:
+            failure = "ran into the time limit"
             advice = "--time-limit gives it longer, --pattern describes its lines; "
-            self._give_up("ran into the time limit", so_far, advice)
-
-    def _give_up(self, failure: str, so_far: str, advice: str) -> NoReturn:
+        elif code := self._process.wait():
+            failure, advice = f"failed with exit code {code}", ""
+        else:
+            failure = "ended"
+            advice = "let it train longer or ask for fewer --steps; --pattern describes its lines; "
         last = [*self._tail, *([self._rest] if self._rest.strip() else [])]
-        printed = (
-            "it printed\n" + "\n".join(f"  | {line}" for line in last)
-            if last
-            else "it printed nothing"
-        )
+        printed = "".join(f"\n  | {line}" for line in last) if last else " nothing"
         raise InputError(
-            f"command {self.name} {failure} after {so_far}; {advice}{printed}"
+            f"command {self.name} {failure} after {so_far}; {advice}it printed{printed}"
         )
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """End the command with its children."""
         for number in (signal.SIGTERM, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
@@ -352,17 +350,6 @@ class _Process:
             while time.monotonic() < until and self._process.poll() is None:
                 self.read(POLL_S)  # a process blocked on a full terminal cannot end
         os.close(self._terminal)
-
-
-@contextmanager
-def _started(
-    name: str, command: Sequence[str], devices: Sequence[int]
-) -> Iterator[_Process]:
-    process = _Process(name, command, devices)
-    try:
-        yield process
-    finally:
-        process.stop()
 
 
 def _step_seconds(lines: Sequence[str], pattern: str | None) -> list[float]:
@@ -375,3 +362,205 @@ def _step_seconds(lines: Sequence[str], pattern: str | None) -> list[float]:
         if not error.what.startswith("tells no step times"):
             raise
         return []
+
+
+# --- a whole table, kept after each pair: what was measured is not measured again ---
+
+XI, PROFILES = "xi.csv", "profiles.csv"
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """Configuration of a training: its model, batch size (None: not stated) and command."""
+
+    model: str
+    batch: float | None
+    command: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return label_of(self.model, self.batch)
+
+
+Pair = tuple[Configuration, Configuration]
+
+
+def read_configurations(path: str | Path) -> list[Configuration]:
+    r"""Read trainings: columns model, command and, optionally, batch. `{batch}` in a command is replaced by the batch.
+
+    Raises
+    ------
+    InputError
+        Naming file, row and column.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "trainings.csv")
+    ...     _ = file.write_text("model,command,batch\nbert,python bert.py --batch {batch},32\n")
+    ...     read_configurations(file)[0].command
+    ('python', 'bert.py', '--batch', '32')
+    """
+    configurations: dict[tuple[str, float | None], Configuration] = {}
+    for row in Rows(read_table(path), path).require(("model", "command"), ("batch",)):
+        model, batch = row.name("model"), row.number("batch", None, above=0)
+        text = row.name("command")
+        if "{batch}" in text and batch is None:
+            raise row.error(
+                "batch", "expected a number > 0, to replace {batch} in the command"
+            )
+        try:
+            command = shlex.split(
+                text.replace("{batch}", "" if batch is None else f"{batch:g}")
+            )
+        except ValueError as error:
+            raise row.error("command", f"not a command: {error}") from None
+        if (model, batch) in configurations:
+            raise row.error("model", f"{label_of(model, batch)} appears twice")
+        configurations[model, batch] = Configuration(model, batch, tuple(command))
+    if not configurations:
+        raise InputError(
+            "the table is empty; expected rows with model and command", file=path
+        )
+    return list(configurations.values())
+
+
+def read_pairs(path: str | Path, configurations: Sequence[Configuration]) -> list[Pair]:
+    """Read which pairs to measure: columns model_a, model_b and, optionally, batch_a, batch_b, as `xi show` writes.
+
+    A row without batch size means all of its model's.
+
+    Raises
+    ------
+    InputError
+        When a row names what the configurations do not have.
+    """
+    pairs: dict[frozenset[Configuration], Pair] = {}
+    for row in Rows(read_table(path), path).require(
+        ("model_a", "model_b"), ("batch_a", "batch_b")
+    ):
+        sides = []
+        for side in "ab":
+            model = row.name(f"model_{side}")
+            batch = row.number(f"batch_{side}", None, above=0)
+            named = [each for each in configurations if each.model == model]
+            sides.append([each for each in named if batch in (None, each.batch)])
+            if not sides[-1]:
+                raise row.error(
+                    f"model_{side}",
+                    f"no command for {label_of(model, batch)} in the table of trainings",
+                )
+        for a, b in product(*sides):
+            pairs.setdefault(frozenset((a, b)), (a, b))
+    return list(pairs.values())
+
+
+def xi_row(
+    pair: Mapping[str, Any], sides: tuple[Slowdown, Slowdown], repeats: int
+) -> dict[str, Any]:
+    """A row of a ξ table: what was measured together, the ratios with their intervals, and how often."""
+    row = {name: pair[name] for name in PAIR_COLUMNS}
+    for name, side in zip(("xi_a", "xi_b"), sides, strict=True):
+        row |= {name: side.xi, f"{name}_low": side.low, f"{name}_high": side.high}
+    return row | {"repeats": repeats}
+
+
+class Collection:
+    """The measurements in a folder: ξ, and profiles of trainings alone.
+
+    Parameters
+    ----------
+    folder
+        Made if it is not there.
+    units
+        Recorded with each pair: the number of units that the two share; None: not stated.
+    replace
+        Writes a table in the place of a file: called with the frame and the path.
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        units: float | None,
+        replace: Callable[[pd.DataFrame, Path], None],
+    ) -> None:
+        self._folder, self._units, self._replace = Path(folder), units, replace
+        self._xi, self._profiles = self._read(XI), self._read(PROFILES)
+        if self._xi:
+            xi_from_frame(pd.DataFrame(self._xi), source=str(self._folder / XI))
+
+    def done(self, pair: Pair) -> bool:
+        """Whether the pair has been measured."""
+        return _key(self._columns(pair)) in map(_key, self._xi)
+
+    def measure(
+        self, pair: Pair, plan: Plan, note: Callable[[str], None], gauge: Gauge | None
+    ) -> None:
+        """Measure a pair and keep the result, in the place of an earlier one.
+
+        Raises
+        ------
+        InputError
+            See `bft.models.measure.co_runs.measure`.
+        """
+        sides = measure((pair[0].command, pair[1].command), plan, note, gauge)
+        row = xi_row(self._columns(pair), sides, plan.repeats)
+        self._xi = [each for each in self._xi if _key(each) != _key(row)] + [row]
+        known = {(each["model"], each.get("batch")): each for each in self._profiles}
+        for each, side in zip(pair, sides, strict=True):
+            alone = {"model": each.model, "batch": each.batch}
+            alone["step_s"] = float(np.mean(side.alone_s))
+            if side.usage is not None:
+                alone |= {**asdict(side.usage), "amp": int(each.model.endswith("+amp"))}
+            known[each.model, each.batch] = alone
+        self._profiles = list(known.values())
+        self._keep(XI, self._xi)
+        self._keep(PROFILES, labelled(self._profiles, self._xi))
+
+    def _columns(self, pair: Pair) -> dict[str, Any]:
+        """What a row of the ξ table names of a pair."""
+        a, b = pair
+        names = (a.model, a.batch, b.model, b.batch, self._units)
+        return dict(zip(PAIR_COLUMNS, names, strict=True))
+
+    def _keep(self, name: str, rows: list[dict[str, Any]]) -> None:
+        frame = pd.DataFrame(rows).dropna(axis="columns", how="all")
+        self._replace(frame, self._folder / name)
+
+    def _read(self, name: str) -> list[dict[str, Any]]:
+        path = self._folder / name
+        if not path.exists():
+            return []
+        frame = read_table(path)
+        rows = frame.astype(object).where(frame.notna(), None).to_dict(orient="records")
+        return [{str(key): value for key, value in row.items()} for row in rows]
+
+
+def _key(row: Mapping[str, Any]) -> tuple[object, ...]:
+    """What was measured together, in either order; columns without any value were not written."""
+    sides = sorted(
+        (row[f"model_{end}"], row.get(f"batch_{end}") or 0.0) for end in "ab"
+    )
+    return (*sides, row.get("units") or 0.0)
+
+
+def labelled(
+    profiles: Sequence[dict[str, Any]], measured: Sequence[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """The profiles with the column `label`, the sharing score by all pairs measured of each; sorted."""
+    pairs = [
+        {
+            f"{name}{number}": value
+            for number, end in (("1", "a"), ("2", "b"))
+            for name, value in (
+                ("model", row[f"model_{end}"]),
+                ("batchsize", row.get(f"batch_{end}") or 0.0),
+                ("amp", 0),
+                ("speed", 1 / max(row[f"xi_{end}"], 1.0)),
+            )
+        }
+        for row in measured
+    ]
+    scores = sharing_scores(pd.DataFrame(pairs)).set_index(["model", "batchsize"])
+    keyed = {(row["model"], row.get("batch") or 0.0): row for row in profiles}
+    return [{**keyed[key], "label": int(scores["label"][key])} for key in sorted(keyed)]

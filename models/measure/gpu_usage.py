@@ -9,7 +9,8 @@ import shutil
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -127,26 +128,20 @@ class Gauge:
     def watching(self) -> Iterator[list[pd.DataFrame]]:
         """Sample in the background while the block runs; yields the list that grows. A failure is raised at the end."""
         samples: list[pd.DataFrame] = []
-        failed: list[InputError] = []
         done = threading.Event()
 
         def watch() -> None:
-            try:
-                while not done.is_set():
-                    samples.append(self.once())
-                    done.wait(self.every_s)
-            except InputError as error:
-                failed.append(error)
+            while not done.is_set():
+                samples.append(self.once())
+                done.wait(self.every_s)
 
-        thread = threading.Thread(target=watch, daemon=True)
-        thread.start()
-        try:
-            yield samples
-        finally:
-            done.set()
-            thread.join()
-        if failed:
-            raise failed[0]
+        with ThreadPoolExecutor(1) as background:
+            watching = background.submit(watch)
+            try:
+                yield samples
+            finally:
+                done.set()
+        watching.result()
 
 
 def nvidia_smi() -> pd.DataFrame:
@@ -161,13 +156,12 @@ def nvidia_smi() -> pd.DataFrame:
         ["nvidia-smi", f"--query-gpu={_NVIDIA_QUERY}", "--format=csv,noheader,nounits"]
     )
     table = pd.read_csv(io.StringIO(text), names=["index", *_ROCM_KEYS])
-    numbers = table.apply(pd.to_numeric, errors="coerce")
+    numbers: pd.DataFrame = table.apply(pd.to_numeric, errors="coerce")
     if numbers[["index", "memory_mib"]].isna().any(axis=None):
         raise InputError(
             f"nvidia-smi: expected index, two utilisations and memory in use, not {text.strip()[:80]!r}"
         )
-    states: pd.DataFrame = numbers.set_index("index")
-    return states
+    return numbers.set_index("index")
 
 
 def rocm_smi() -> pd.DataFrame:
@@ -188,17 +182,16 @@ def rocm_smi() -> pd.DataFrame:
         raise InputError(
             f"rocm-smi: expected a JSON object, not {text.strip()[:80]!r}"
         ) from None
-    states: dict[int, list[float]] = {}
-    for name, card in cards.items():
-        if number := _CARD.fullmatch(name):
-            cells = [
-                next((card[key] for key in keys if key in card), None)
-                for keys in _ROCM_KEYS.values()
-            ]
-            states[int(number[1])] = pd.to_numeric(
-                pd.Series(cells), errors="coerce"
-            ).tolist()
-    table = pd.DataFrame.from_dict(states, "index", columns=list(_ROCM_KEYS))
+    states = {
+        int(number[1]): [
+            next((card[key] for key in keys if key in card), None)
+            for keys in _ROCM_KEYS.values()
+        ]
+        for name, card in cards.items()
+        if (number := _CARD.fullmatch(name))
+    }
+    cells = pd.DataFrame.from_dict(states, "index", columns=list(_ROCM_KEYS))
+    table: pd.DataFrame = cells.apply(pd.to_numeric, errors="coerce")
     if table["memory_mib"].isna().any():
         raise InputError(f"rocm-smi: a card has no {_ROCM_KEYS['memory_mib'][0]!r}")
     table["memory_mib"] /= MIB
@@ -220,18 +213,14 @@ def find_tool(name: str = "auto") -> Reader | None:
     InputError
         When the requested tool cannot be used.
     """
-    if name == "none":
-        return None
-    if name != "auto":
+    if name in TOOLS:
         TOOLS[name]()
         return TOOLS[name]
     for tool, read in TOOLS.items():
-        if shutil.which(tool):
-            try:
+        if name == "auto" and shutil.which(tool):
+            with suppress(InputError):  # another one may do
                 if len(read()):
                     return read
-            except InputError:
-                continue  # another one may do
     return None
 
 

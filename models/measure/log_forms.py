@@ -61,10 +61,12 @@ class Form:
         lower = text.lower()
         if not any(mark in lower for mark in self.marks):
             return []
-        found = [match for each in self.patterns for match in each.finditer(text)]
-        if self.general:
-            return [match for match in found if not _part(text, match)]
-        return found
+        return [
+            match
+            for each in self.patterns
+            for match in each.finditer(text)
+            if not (self.general and _part(text, match))
+        ]
 
 
 def _form(
@@ -297,10 +299,9 @@ def _part(text: str, match: re.Match[str]) -> bool:
     ends = [0, *(end.start() for end in _CLAUSE_ENDS.finditer(text)), len(text)]
     begin = max(end for end in ends if end <= match.start())
     end = min(end for end in ends if end >= match.end())
-    if _OF_A_PART.search(text[begin:end]):
-        return True
     # All workers do as many steps.
-    return "steps_per_s" not in groups and _NAMED_PART.search(text) is not None
+    named = "steps_per_s" not in groups and _NAMED_PART.search(text)
+    return bool(_OF_A_PART.search(text[begin:end]) or named)
 
 
 def step_counter(text: str) -> re.Match[str] | None:

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import chain
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import pandas as pd
 
+from bft.models.curves import FloatArray
 from bft.models.errors import InputError
 from bft.models.files import lines, opened
 from bft.models.measure.log_forms import (
@@ -42,8 +43,9 @@ from bft.models.measure.log_forms import (
     quoted_line,
     step_counter,
 )
-from bft.models.measure.step_times import Basis, StepTimes
 
+# What a log times.
+Basis = Literal["step", "sample", "token"]
 # Durations that differ from what the time stamps say by more than this factor are reported.
 DISAGREES: Final = 3.0
 # Two statements of one line that differ by more than this factor, as a rule, are of different things.
@@ -62,7 +64,7 @@ _NUMBER: Final = re.compile(
     re.IGNORECASE,
 )
 _OF_USER: Final = "the pattern"
-# What a log times, and the column that says it.
+# The column that says it.
 _KEYS: Final[dict[Basis, str]] = {
     "step": "step_s",
     "sample": "samples_per_s",
@@ -70,6 +72,96 @@ _KEYS: Final[dict[Basis, str]] = {
 }
 # Columns of the table of records, NaN where a line does not say: what the clock of a line tells apart is resolution_s.
 _NUMBERS: Final = (*_KEYS.values(), *COUNTED, *FURTHER, "resolution_s")
+
+
+@dataclass(frozen=True, eq=False)
+class StepTimes:
+    """Durations of a step in a log, after warm-up, in the order of the log.
+
+    Parameters
+    ----------
+    seconds
+        Seconds a step (or a sample or token, see `per`), float64 of shape (records,), > 0.
+    per
+        "step"; "sample" when the log gives only samples per second and the batch size is not known; "token" when it
+        gives only tokens per second, with an unknown number of tokens per sample.
+    samples
+        Samples a step over all units, None when not known; 1 with per = "sample" or "token".
+    warmup
+        Records left out at the start.
+    ignored
+        Records without a usable duration: not finite, not positive, or a step counter that went back.
+    notes
+        Messages for the user.
+    used
+        The lines with the durations.
+    unused
+        Lines with times or rates that were not used, and their meaning.
+    basis
+        The quantity that the log itself times: `per` before a batch size turned samples into steps.
+    stated
+        Samples a step as the log itself states or implies them, None when it does not.
+
+    Examples
+    --------
+    >>> steps = StepTimes(np.array([0.5, 0.4, 0.6]), per="step", samples=64.0)
+    >>> len(steps), steps.median_s
+    (3, 0.5)
+    """
+
+    seconds: FloatArray
+    per: Basis
+    samples: float | None
+    warmup: int = 0
+    ignored: int = 0
+    notes: tuple[str, ...] = ()
+    used: str = ""
+    unused: tuple[str, ...] = ()
+    basis: Basis = "step"
+    stated: float | None = None
+
+    def __len__(self) -> int:
+        return len(self.seconds)
+
+    @property
+    def median_s(self) -> float:
+        """Median seconds a step: stalls by checkpoints or stragglers do not move it."""
+        return float(np.median(self.seconds))
+
+    def interval_s(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Distribution-free interval of the median, seconds a step.
+
+        Order statistics l and u with P(l <= Binomial(n, 1/2) < u) >= confidence (Conover, Practical Nonparametric
+        Statistics, §3.2); with so few records that none reach it, the whole range. It takes records as independent.
+
+        Raises
+        ------
+        ValueError
+            When the confidence is not in (0, 1).
+        """
+        from scipy.stats import binom
+
+        if not 0 < confidence < 1:
+            raise ValueError(f"expected a confidence in (0, 1), not {confidence}")
+        ordered = np.sort(self.seconds)
+        low = int(binom.ppf((1 - confidence) / 2, len(ordered), 0.5))
+        low = max(low - 1, 0)
+        return float(ordered[low]), float(ordered[len(ordered) - 1 - low])
+
+    @property
+    def rate(self) -> float:
+        """Median samples a second.
+
+        Raises
+        ------
+        ValueError
+            When the samples a step are not known.
+        """
+        if self.samples is None:
+            raise ValueError(
+                "the log does not state samples per step; give the batch size"
+            )
+        return self.samples / self.median_s
 
 
 def read_log(
@@ -97,9 +189,8 @@ def read_log(
     0.12
     """
     with opened(path) as stream:
-        text = lines(stream, str(path), decode="replace")
         return read_step_times(
-            text,
+            lines(stream, str(path), decode="replace"),
             pattern,
             batch_size=batch_size,
             warmup=warmup,
@@ -193,10 +284,6 @@ class _Log:
         """Count lines that are not used."""
         if rows := list(rows):
             self.unused.setdefault(why, []).extend(rows)
-
-    def doubt(self, record: pd.Series[Any], why: str) -> None:
-        """Put the line that refuses the log before all others."""
-        self.doubts.insert(0, Doubt(record["row"], record["text"], why))
 
 
 def _read(lines: Iterable[str], forms: Sequence[Form]) -> _Log:
@@ -412,7 +499,8 @@ def _found(log: _Log, batch_size: float | None) -> _Durations | None:
         example = found.records.iloc[int(found.records["differs"].argmax())]
         names = " or ".join(f"--pattern {name}" for name in example["forms"])
         factor = f"two statements that differ by a factor of {example['differs']:.3g}"
-        log.doubt(example, f"{factor}; {names} reads one")
+        why = f"{factor}; {names} reads one"
+        log.doubts.insert(0, Doubt(example["row"], example["text"], why))
         return None
     return found
 
@@ -430,7 +518,8 @@ def _of_training(records: pd.DataFrame, log: _Log) -> pd.DataFrame:
     kept = set(records.loc[named, "total"])
     if not kept and ends[0] != ends.max():
         first = records[records["total"] == ends[0]].iloc[0]
-        log.doubt(first, f"of training? other bars go to {ends.max():,.0f}")
+        why = f"of training? other bars go to {ends.max():,.0f}"
+        log.doubts.insert(0, Doubt(first["row"], first["text"], why))
         return records[:0]
     kept = kept or {ends.max()}
     for end in ends:

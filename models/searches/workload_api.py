@@ -126,8 +126,8 @@ class Workload(Protocol):
         """Return the orders with which the driver answers an event."""
 
 
-# Name -> where it lives; a module is imported when its workload is asked for.
-BUILT_IN = {"hpo": "successive_halving:SuccessiveHalving", "nas": "evolution:Evolution"}
+# Name -> class, whose module is imported when its workload is asked for.
+BUILT_IN = {"hpo": "SuccessiveHalving", "nas": "Evolution"}
 _WORKLOADS = PluginGroup("bft.workloads", "workload", BUILT_IN)
 
 
@@ -165,7 +165,11 @@ def make_workload(text: str, settings: Mapping[str, Any]) -> Workload:
             )
         given[key.strip()] = value
     made = built(owner, _factory(name), settings, given)
-    check_workload(name, made)
+    kept = is_dataclass(made) and isinstance(made, Workload)
+    if not kept:  # before anything is replayed
+        raise InputError(
+            f"{owner}: expected a dataclass, whose fields a checkpoint keeps, with a name, rungs() and on()"
+        )
     return cast("Workload", made)
 
 
@@ -176,24 +180,15 @@ def takes(text: str, setting: str) -> bool:
     )
 
 
-def check_workload(name: str, made: object) -> None:
-    """Refuse what is no workload, before anything is replayed."""
-    if not (is_dataclass(made) and isinstance(made, Workload)):
-        raise InputError(
-            f"workload {name!r}: expected a dataclass, whose fields a checkpoint keeps, with a name, rungs() and on()"
-        )
-
-
 def _factory(name: str) -> Callable[..., Any]:
     label = f"workload {name!r}"
     if name in BUILT_IN:
-        module, attribute = BUILT_IN[name].split(":")
-        found = getattr(import_module(f"bft.models.searches.{module}"), attribute)
+        home = import_module("bft.models.searches.searches")
+        found = getattr(home, BUILT_IN[name])
     else:
         found, label = _WORKLOADS.load(name)
     if not callable(found):
         raise InputError(
             f"{label} is a {type(found).__name__}, expected a class or function that makes a workload"
         )
-    factory: Callable[..., Any] = found
-    return factory
+    return cast("Callable[..., Any]", found)

@@ -276,8 +276,7 @@ class XiEstimator:
         for axis, model in ((VICTIM_BATCH, victim), (PARTNER_BATCH, partner)):
             if model in self._range:
                 low[axis], high[axis] = self._range[model]
-        believed: FloatArray = np.clip(points, low - BEYOND, high + BEYOND)
-        return believed
+        return np.asarray(np.clip(points, low - BEYOND, high + BEYOND))
 
     def _columns(self, victim: str, partner: str, points: FloatArray) -> FloatArray:
         """The regression's columns for points (n, 3): mean, 3 common slopes, then 4 of each model."""
@@ -312,8 +311,7 @@ class XiEstimator:
 
     def _trend(self, victim: str, partner: str, points: FloatArray) -> FloatArray:
         """Log ξ by the additive effects alone: (n,)."""
-        trend: FloatArray = self._columns(victim, partner, points) @ self._effects
-        return trend
+        return np.asarray(self._columns(victim, partner, points) @ self._effects)
 
 
 def _surrounding(points: FloatArray, query: FloatArray) -> NDArray[np.bool_] | None:

@@ -23,11 +23,10 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from bft.models.cells import Rows
-from bft.models.curves import Curve
+from bft.models.curves import Curve, FloatArray
 from bft.models.errors import InputError
-from bft.models.speed.goodput import BatchLimits
-from bft.models.speed.throughput import (
-    FloatArray,
+from bft.models.speed.goodput import (
+    BatchLimits,
     Observations,
     ThroughputParameters,
     fit_throughput,
@@ -112,11 +111,9 @@ class Application:
         ring = canonical(placement)
         rows = self.steps.get(ring)
         if rows is not None and rows[0, 0] <= atomic <= rows[-1, 0]:
-            step, sync = (
-                float(np.interp(atomic, rows[:, 0], rows[:, column]))
-                for column in (1, 2)
-            )
-            return StepTime(step, sync, "measured")
+            taken = np.interp(atomic, rows[:, 0], rows[:, 1])
+            waited = np.interp(atomic, rows[:, 0], rows[:, 2])
+            return StepTime(float(taken), float(waited), "measured")
         nodes, replicas = len(ring), sum(ring)
         if rows is None:
             point = [min(nodes, self._most_nodes), replicas, atomic]
@@ -204,24 +201,16 @@ class Application:
         """Epochs completed at a progress; at most all of them."""
         return int(np.searchsorted(self.epoch_ends, progress, side="right"))
 
-    def gradient(self, progress: float, batch: float) -> tuple[float, float]:
-        """|g|² and variance of the gradient: those of the epoch under way, linear between total batch sizes.
+    def gradient(self, epoch: int, batch: float) -> tuple[float, float]:
+        """|g|² and variance of the gradient in an epoch, from 0; linear between total batch sizes.
 
         Past the last epoch its values stay; batch sizes beyond those measured count as the nearest.
         """
-        epoch = min(self.epoch_at(progress), len(self.epoch_ends) - 1)
-        sizes = list(self.validations)
-        sqr, var = (
-            float(
-                np.interp(
-                    batch,
-                    sizes,
-                    [getattr(run, name)[epoch] for run in self.validations.values()],
-                )
-            )
-            for name in ("grad_sqr", "grad_var")
-        )
-        return sqr, var
+        epoch = min(epoch, len(self.epoch_ends) - 1)
+        sizes, runs = list(self.validations), self.validations.values()
+        sqr = np.interp(batch, sizes, [run.grad_sqr[epoch] for run in runs])
+        var = np.interp(batch, sizes, [run.grad_var[epoch] for run in runs])
+        return float(sqr), float(var)
 
     def samples(self, batch: int) -> float:
         """Samples that a whole training processes at a fixed total batch size, linear between those measured."""

@@ -16,11 +16,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bft.models.speed.applications import Application, StepTime
-from bft.models.speed.goodput import BatchLimits, Goodput, adascale_gain, noise_scale
-from bft.models.speed.throughput import (
+from bft.models.speed.goodput import (
+    BatchLimits,
+    Goodput,
     Observations,
     ThroughputParameters,
+    adascale_gain,
     fit_throughput,
+    noise_scale,
 )
 from bft.models.tolerances import PROGRESS, REMAINING_SAMPLES, WHOLE_SAMPLES
 
@@ -245,8 +248,7 @@ class ApplicationDynamics:
         kind: str = "",
     ) -> tuple[float, int | None]:
         """Samples/s (at the initial batch size) from now on, and until when; see `bft.models.Dynamics`."""
-        initial = self.profile.application.limits.initial
-        steps = progress / initial
+        steps = progress / self.profile.application.limits.initial
         epoch = self.profile.application.epoch_at(steps * (1 + PROGRESS))
         stretch = self._stretch
         before = self._placement, self._kind, self._slowdown
@@ -356,7 +358,7 @@ class ApplicationDynamics:
             "placement": self._placement,
             "kind": self._kind,
             "slowdown": self._slowdown,
-            "stretch": self._stretch,
+            "stretch": self._stretch and self._stretch._asdict(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -371,10 +373,7 @@ class ApplicationDynamics:
         self.split = Split(*state["split"])
         self._placement, self._kind = tuple(state["placement"]), state["kind"]
         self._slowdown = state["slowdown"]
-        self._stretch = stretch and _Stretch(*stretch)
-        if self._stretch is not None:
-            kind, nodes, replicas, atomic = self._stretch.seen
-            self._stretch = self._stretch._replace(seen=(kind, nodes, replicas, atomic))
+        self._stretch = stretch and _Stretch(**{**stretch, "seen": (*stretch["seen"],)})
 
 
 def _same(one: float, other: float) -> bool:
@@ -407,7 +406,4 @@ def _step_time(
 
 @lru_cache(maxsize=1 << 16)
 def _gradient(application: Application, epoch: int, batch: int) -> tuple[float, float]:
-    ends = application.epoch_ends
-    return application.gradient(
-        0.0 if epoch <= 0 else float(ends[min(epoch, len(ends)) - 1]), batch
-    )
+    return application.gradient(epoch, batch)

@@ -1,4 +1,4 @@
-"""Scalability curves from measured throughputs: as measured, by Amdahl's law or beyond it, or by T_grad and T_sync.
+"""Scalability curves from measured throughputs: as measured, by Amdahl's law or beyond it.
 
 Every fit reports its distance from the measurements, and which points lie outside the measured range.
 """
@@ -6,26 +6,24 @@ Every fit reports its distance from the measurements, and which points lie outsi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, Literal, TypeVar, Unpack
+from typing import Final, Literal, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.models.cells import Bounds, Row, Rows
-from bft.models.curves import Curve, FloatArray
+from bft.models.cells import Row, Rows
+from bft.models.curves import Curve, FloatArray, positive_array
 from bft.models.errors import InputError
-from bft.models.speed.throughput import Observations, fit_throughput
 from bft.models.tables import read_table
 
-Kind = Literal["piecewise", "amdahl", "usl", "throughput"]
-KINDS: Final[tuple[Kind, ...]] = ("piecewise", "amdahl", "usl", "throughput")
+Kind = Literal["piecewise", "amdahl", "usl"]
 
 V = TypeVar("V")
 
-# Sizes that a law's parameters take to be determined.
-SIZES_NEEDED: Final[dict[Kind, int]] = {"amdahl": 2, "usl": 3}
+# Sizes that the parameters of a kind take to be determined.
+SIZES_NEEDED: Final[dict[Kind, int]] = {"piecewise": 1, "amdahl": 2, "usl": 3}
 
 # Repetitions that spread further than this share of their median, and gains beyond linear, are reported.
 NOISE, SUPERLINEAR = 0.1, 0.05
@@ -43,19 +41,13 @@ class Throughputs:
         Whole numbers >= 1.
     throughput
         Samples/s over all units, > 0.
-    batch
-        Samples a step over all units, > 0; None when not known.
-    nodes
-        Nodes that the units were on; None when not known.
-    sync_s
-        Part of a step's seconds spent waiting for synchronisation, >= 0; None when not measured.
     pmax, submit_ns
         Work of the model's job in samples, and its submission (UTC ns), where the table states them.
 
     Raises
     ------
-    InputError
-        Names the model, the column and the first invalid measurement.
+    ValueError
+        Names the first invalid measurement.
 
     Examples
     --------
@@ -67,42 +59,15 @@ class Throughputs:
     model: str
     units: FloatArray
     throughput: FloatArray
-    batch: FloatArray | None = None
-    nodes: FloatArray | None = None
-    sync_s: FloatArray | None = None
     pmax: float | None = None
     submit_ns: int | None = None
 
     def __post_init__(self) -> None:
-        for column, low, expected in (
-            ("units", 1.0, "whole numbers >= 1"),
-            ("throughput", 0.0, "numbers > 0"),
-            ("batch", 0.0, "numbers > 0"),
-            ("nodes", 1.0, "whole numbers >= 1"),
-            ("sync_s", 0.0, "numbers >= 0"),
-        ):
-            values = getattr(self, column)
-            if values is None:
-                continue
-            values = np.asarray(values, dtype=np.float64)
-            object.__setattr__(self, column, values)
-            if values.shape != (len(self.units),) or not len(values):
-                raise InputError(
-                    f"{self.model}: expected as many values as units ({len(self.units)}), at least one",
-                    column=column,
-                )
-            wrong = ~np.isfinite(values) | (values < low)
-            if column != "sync_s":
-                wrong |= values == 0
-            if column in ("units", "nodes"):
-                wrong |= values % 1 != 0
-            if wrong.any():
-                bad = int(np.argmax(wrong))
-                raise InputError(
-                    f"{self.model}: expected {expected}, not {values[bad]}",
-                    row=bad + 1,
-                    column=column,
-                )
+        for name in ("units", "throughput"):
+            values = positive_array(name, getattr(self, name), len(self.units))
+            object.__setattr__(self, name, values)
+        if (self.units % 1).any():
+            raise ValueError("units: expected whole numbers")
 
     def sizes(self) -> FloatArray:
         """Units that were measured, increasing."""
@@ -170,8 +135,6 @@ def fit_scalability(
     kind: Kind = "piecewise",
     *,
     sizes: Sequence[int] | None = None,
-    units_per_node: int = 1,
-    batch: float | None = None,
 ) -> ScalabilityFit:
     """Fit a scalability curve.
 
@@ -182,9 +145,6 @@ def fit_scalability(
     usl
         P(n) = P1 n / (1 + σ (n - 1) + κ n (n - 1)), κ >= 0 the cost of coherence (Gunther, Guerrilla Capacity
         Planning, 2007): it may fall.
-    throughput
-        Pollux' T_grad and T_sync (`bft.models.speed.throughput`). Total batch size as `batch`, else as measured where
-        it was the same everywhere, else the median samples a unit.
 
     Parameters
     ----------
@@ -194,15 +154,11 @@ def fit_scalability(
         The model.
     sizes
         Points of the curve, units >= 1; the measured ones when None.
-    units_per_node
-        Units a node, for models that tell nodes apart where the measurements do not say.
-    batch
-        Samples a step over all units; see above.
 
     Raises
     ------
     InputError
-        When the model needs what was not measured.
+        When the measurements fit no law.
 
     Examples
     --------
@@ -213,17 +169,16 @@ def fit_scalability(
     """
     known = measured.sizes()
     warnings = _warnings(measured, kind)
-    if len(known) < SIZES_NEEDED.get(kind, 0):
+    if len(known) < SIZES_NEEDED[kind]:
         kind = "piecewise"
     points = known if sizes is None else np.unique(np.asarray(sizes, dtype=np.float64))
+    parameters: dict[str, float] = {}
     if kind == "piecewise":
         through = Curve(np.append(0, known), np.append(0, measured.medians()))
-        fitted = through.at(points), through.at(measured.units), dict[str, float]()
-    elif kind == "throughput":
-        fitted = _by_throughput(measured, points, units_per_node, batch)
+        rates, predicted = through.at(points), through.at(measured.units)
     else:
         fitted = _by_law(measured, points, coherence=kind == "usl")
-    rates, predicted, parameters = fitted
+        rates, predicted, parameters = fitted
     return ScalabilityFit(
         measured.model,
         kind,
@@ -270,59 +225,21 @@ def _by_law(
     )
 
 
-def _by_throughput(
-    measured: Throughputs, points: FloatArray, units_per_node: int, batch: float | None
-) -> tuple[FloatArray, FloatArray, dict[str, float]]:
-    if measured.batch is None:
-        raise InputError(
-            f"{measured.model}: the throughput model needs samples a step",
-            column="batch_size",
-            hint="add the column, or choose another model",
-        )
-    nodes = (
-        np.ceil(measured.units / units_per_node)
-        if measured.nodes is None
-        else measured.nodes
-    )
-    step_s = measured.batch / measured.throughput
-    gradient_s = None if measured.sync_s is None else step_s - measured.sync_s
-    atomic = measured.batch / measured.units
-    try:
-        observed = Observations(nodes, measured.units, atomic, step_s, gradient_s)
-    except ValueError as error:
-        raise InputError(f"{measured.model}: {error}") from error
-    fitted = fit_throughput(observed)
-    if batch is None and len(np.unique(measured.batch)) == 1:
-        batch = float(measured.batch[0])
-    share = np.full(len(points), np.median(atomic)) if batch is None else batch / points
-    rates = fitted.throughput(np.ceil(points / units_per_node), points, share)
-    names = [entry.name for entry in fields(fitted)]
-    return (
-        rates,
-        fitted.throughput(nodes, measured.units, atomic),
-        dict(zip(names, astuple(fitted), strict=True)),
-    )
-
-
 def _warnings(measured: Throughputs, kind: Kind) -> list[str]:
     sizes, medians = measured.sizes(), measured.medians()
     warnings = []
-    needed, count = SIZES_NEEDED.get(kind, 0), len(sizes)
+    needed, count = SIZES_NEEDED[kind], len(sizes)
     measured_at = ", ".join(f"{size:g}" for size in sizes)
     if count < needed:
         warnings.append(
             f"{kind} takes {needed} sizes to be determined, and {count} {'was' if count == 1 else 'were'} measured "
             f"({measured_at}): piecewise instead, constant beyond them"
         )
-    elif count == needed:
+    elif count == needed > 1:
         warnings.append(
             f"{kind} goes through any {needed} sizes: its error of 0 tells nothing of other sizes"
         )
-    elif kind == "throughput" and len(sizes[sizes > 1]) < 2:
-        warnings.append(
-            f"synchronisation was seen at {measured_at} units only: what was not is taken to be as fast as possible"
-        )
-    if len(sizes) == 1:
+    if count == 1:
         warnings.append(f"one size only ({sizes[0]:g}): nothing is known of scaling")
     for index in np.flatnonzero(np.diff(medians) < 0):
         warnings.append(
@@ -347,9 +264,8 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
     r"""Read a table of measured throughputs, one `Throughputs` a model in the order of the file.
 
     Columns: `model` (or `job`; without either all rows are of one model), `units`, and `throughput` (samples/s) or
-    both `step_time` (s) and `batch_size` (samples a step over all units); optionally `batch_size`, `nodes`,
-    `sync_time` (s, what of a step is not overlapped by computing), `pmax` and `submit` (of the model's job: on one of
-    its rows, or the same on several).
+    both `step_time` (s) and `batch_size` (samples a step over all units); optionally `pmax` and `submit` (of the
+    model's job: on one of its rows, or the same on several).
 
     Parameters
     ----------
@@ -373,48 +289,27 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
     [('bert', [1.0, 2.0])]
     """
     rows = Rows(read_table(path), path)
-    if not rows.has("units") or not (
-        rows.has("throughput") or (rows.has("step_time") and rows.has("batch_size"))
-    ):
+    timed = rows.has("step_time") and rows.has("batch_size")
+    if not rows.has("units") or not (rows.has("throughput") or timed):
         raise rows.error(
             "expected the columns units and throughput (or step_time and batch_size), "
             f"not {', '.join(rows.columns) or 'none'}",
             hint="docs/models.md lists the columns",
         )
     rows.require(("units",))
-
-    def numbers(column: str, **bounds: Unpack[Bounds]) -> FloatArray | None:
-        return rows.all_numbers(column, **bounds) if rows.has(column) else None
-
     units = rows.all_wholes("units", min=1)
-    batch, rates = numbers("batch_size", above=0), numbers("throughput", above=0)
-    step_s = numbers("step_time", above=0)
-    nodes = rows.all_wholes("nodes", min=1) if rows.has("nodes") else None
-    sync_s = numbers("sync_time", min=0)
-    if rates is None:
-        assert batch is not None  # noqa: S101 - checked above
-        assert step_s is not None  # noqa: S101 - checked above
+    if rows.has("throughput"):
+        rates = rows.all_numbers("throughput", above=0)
+    else:
+        batch = rows.all_numbers("batch_size", above=0)
         with np.errstate(over="ignore"):  # refused below
-            rates = batch / step_s
-    for column, wrong, expected in (
-        (
-            "nodes",
-            None if nodes is None else nodes > units,
-            "at most as many nodes as units",
-        ),
-        (
-            "step_time",
-            ~np.isfinite(rates),
-            "a step that takes time: its rate is beyond all floats",
-        ),
-        (
-            "sync_time",
-            None if sync_s is None or batch is None else sync_s * rates >= batch,
-            "less than the step takes",
-        ),
-    ):
-        if wrong is not None and wrong.any():
-            raise rows[int(np.argmax(wrong))].error(column, f"expected {expected}")
+            rates = batch / rows.all_numbers("step_time", above=0)
+        wrong = np.flatnonzero(~np.isfinite(rates))
+        if len(wrong):
+            raise rows[int(wrong[0])].error(
+                "step_time",
+                "expected a step that takes time: its rate is beyond all floats",
+            )
     named = next((column for column in ("model", "job") if rows.has(column)), None)
     names = np.full(len(rows), name or Path(path).name.split(".")[0], dtype=object)
     if named is not None:
@@ -423,20 +318,10 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
     for model in dict.fromkeys(names):
         own = names == model
         of_model = [rows[int(index)] for index in np.flatnonzero(own)]
-        arrays = {"batch": batch, "nodes": nodes, "sync_s": sync_s}
-        known = {key: all_[own] for key, all_ in arrays.items() if all_ is not None}
         works = [(row, row.number("pmax", None, above=0)) for row in of_model]
         submits = [(row, row.instant("submit", None)) for row in of_model]
-        result.append(
-            Throughputs(
-                model,
-                units[own],
-                rates[own],
-                pmax=_one(works, "pmax", model),
-                submit_ns=_one(submits, "submit", model),
-                **known,
-            )
-        )
+        pmax, submit_ns = _one(works, "pmax", model), _one(submits, "submit", model)
+        result.append(Throughputs(model, units[own], rates[own], pmax, submit_ns))
     return result
 
 

@@ -62,9 +62,8 @@ class ApplicationSettings:
 
     def atomic_max(self, name: str, kind: str = "") -> int | None:
         """Most samples of a replica of the application in one pass on a kind of units; None: as measured."""
-        if kind:
-            return self.max_local_bsz_on.get(kind)
-        return self.max_local_bsz or ATOMIC_MAX.get(name)
+        usual = self.max_local_bsz or ATOMIC_MAX.get(name)
+        return self.max_local_bsz_on.get(kind) if kind else usual
 
 
 def read_pollux_jobs(
@@ -273,7 +272,6 @@ def _curves(
     curves = {}
     for kind in dict.fromkeys(("", *units_per_node, *profile.by_kind)):
         per = units_per_node.get(kind, first)
-        measured = profile.on(kind).curve(profile.batch, most, per)
-        rates = measured.table(most) * useful
+        rates = profile.on(kind).curve(profile.batch, most, per).table(most) * useful
         curves[kind] = Curve(np.arange(most + 1.0), rates)
     return curves

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from bft.models import InputError
-from bft.models.atomic_files import drafted, refuse_existing
+from bft.models.files import drafted, refuse_existing
 from bft.replay.cli.messages import say_note
 from bft.replay.cli.parameters import TableCommand, force_option, output_option
 

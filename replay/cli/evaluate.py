@@ -20,7 +20,7 @@ from bft.replay.cli.parameters import (
     together,
 )
 from bft.replay.cli.watcher import StageBar
-from bft.replay.options.worth import PRICES, WORLD
+from bft.replay.options.options import PRICES, WORLD
 
 
 @click.command(cls=TableCommand)

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bft.models import InputError, write_parquet
-from bft.models.atomic_files import drafted, figure_folder
 from bft.models.errors import printable
+from bft.models.files import drafted, figure_folder
 from bft.replay.cli.parameters import Decorator, together
 from bft.replay.results.run_directory import plain
 

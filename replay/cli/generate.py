@@ -7,8 +7,8 @@ from typing import Any, Literal
 import click
 
 from bft.models import InputError
-from bft.models.atomic_files import drafted, refuse_existing
 from bft.models.checks import Name, Number, seconds
+from bft.models.files import drafted, refuse_existing
 from bft.replay.cli.groups import Command, Group
 from bft.replay.cli.parameters import Checked, force_option, output_option, seed_option
 

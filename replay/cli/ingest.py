@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bft.models import InputError
-from bft.models.atomic_files import drafted, refuse_existing, refuse_inputs
 from bft.models.checks import Name, seconds
+from bft.models.files import drafted, refuse_existing, refuse_inputs
 from bft.replay.cli.groups import Command
 from bft.replay.cli.messages import quiet, say_warning
 from bft.replay.cli.parameters import (

@@ -10,8 +10,8 @@ import click
 
 import bft.models as models
 from bft.models import InputError
-from bft.models.atomic_files import drafted, refuse_existing
 from bft.models.checks import Name, Number, seconds, strict_instant, utc
+from bft.models.files import drafted, refuse_existing
 from bft.replay.cli.groups import Group
 from bft.replay.cli.messages import say_note, say_warning
 from bft.replay.cli.parameters import (
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from bft.models import JobTable
-    from bft.models.measure.step_times import StepTimes
+    from bft.models.measure.training_log import StepTimes
     from bft.models.speed.scalability import ScalabilityFit, Throughputs
 
 # A batch size that differs from the log's own by more than this factor is reported.
@@ -33,7 +33,7 @@ OTHER_BATCH = 1.05
 # Steps that more units shorten by less than a tenth are of batches that grow with the units.
 ALIKE = 0.9
 
-Kind = Literal["piecewise", "amdahl", "usl", "throughput"]
+Kind = Literal["piecewise", "amdahl", "usl"]
 
 
 @click.group(cls=Group)
@@ -75,8 +75,8 @@ def _instant(
               "or time or interval_s with step; and samples. [the first form that fits]")  # fmt: skip
 @click.option("--warmup", type=click.IntRange(min=0), default=10, show_default=True,
               help="First steps of a log to leave out.")  # fmt: skip
-@click.option("--model", "kind", type=Checked(Name(("piecewise", "amdahl", "usl", "throughput"))), default="piecewise",
-              show_default=True, help="Through medians; Amdahl's law; USL; T_grad and T_sync.")  # fmt: skip
+@click.option("--model", "kind", type=Checked(Name(("piecewise", "amdahl", "usl"))), default="piecewise",
+              show_default=True, help="Through medians; Amdahl's law; USL.")  # fmt: skip
 @click.option(
     "--units",
     metavar="COUNTS",
@@ -85,10 +85,11 @@ def _instant(
 )
 @click.option("--max", "max_units", type=click.IntRange(min=1),
               help="Sizes of the curve: measured ones and powers of two up to this.")  # fmt: skip
-@click.option("--units-per-node", type=click.IntRange(min=1), default=1, show_default=True,
-              help="For --model throughput, where the table has no column nodes.")  # fmt: skip
-@click.option("--batch-size", type=Checked(Number(0, above=True)),
-              help="Samples a step over all units: of the curve (--model throughput), and of the logs.")  # fmt: skip
+@click.option(
+    "--batch-size",
+    type=Checked(Number(0, above=True)),
+    help="For logs: samples a step over all units.",
+)
 @click.option(
     "--unit-batch",
     type=Checked(Number(0, above=True)),
@@ -139,7 +140,6 @@ def fit(
     kind: Kind,
     units: list[int] | None,
     max_units: int | None,
-    units_per_node: int,
     batch_size: float | None,
     unit_batch: float | None,
     name: str | None,
@@ -153,9 +153,9 @@ def fit(
     """Fit a scalability curve to the measurements of each model, and report how well it fits.
 
     Several tables and logs make one job table. MEASUREMENTS has the columns model (or job), units, and throughput
-    (samples/s) or step_time (s) with batch_size; optionally batch_size (samples a step over all units), nodes,
-    sync_time; for -o pmax and submit, which take precedence over --pmax and --submit where a model states them. Points
-    beyond what was measured are marked.
+    (samples/s) or step_time (s) with batch_size (samples a step over all units); for -o optionally pmax and submit,
+    which take precedence over --pmax and --submit where a model states them. Points beyond what was measured are
+    marked.
     """
     from bft.models.speed.scalability import (
         fit_scalability,
@@ -184,13 +184,7 @@ def fit(
     if output:
         _check_submits(measured, submit)
     fitted = [
-        fit_scalability(
-            own,
-            kind,
-            sizes=units or sizes_up_to(own, max_units),
-            units_per_node=units_per_node,
-            batch=batch_size,
-        )
+        fit_scalability(own, kind, sizes=units or sizes_up_to(own, max_units))
         for own in measured
     ]
     for line in _report(measured, fitted):
@@ -198,10 +192,8 @@ def fit(
     for entry in fitted:
         for warning in entry.warnings:
             say_warning(f"{entry.model}: {warning}")
-    if kind != "throughput" and not logs and batch_size:
-        say_note("--batch-size has no effect without --log or --model throughput")
-    if kind != "throughput" and units_per_node != 1:
-        say_note("--units-per-node has no effect without --model throughput")
+    if batch_size and not logs:
+        say_note("--batch-size has no effect without --log")
     if output:
         from bft.models.job_tables import write_jobs
         from bft.models.jobs import different_rates
@@ -251,7 +243,7 @@ def _from_logs(
         raise click.UsageError(
             f"--units must give the units of each log: {len(logs)} of them, as in --units 4,8"
         )
-    rates, batches, kinds = [], [], set()
+    rates, kinds = [], set()
     steps: dict[int, float] = {}
     click.echo(
         f"{'log':<24} {'units':>5} {'steps':>7} {'s/step':>9} {'95 %':>19} {'samples/s':>11}"
@@ -277,7 +269,7 @@ def _from_logs(
                 file=log,
                 hint="give --batch-size or --unit-batch",
             )
-        rate, low, high = times.throughput()[0], *times.interval_s()
+        rate, low, high = times.rate, *times.interval_s()
         per = (
             f"{times.median_s:9.4g} {low:9.4g}-{high:9.4g}"
             if times.per == "step"
@@ -289,7 +281,6 @@ def _from_logs(
         for note in _notes(times, batch):
             say_note(f"{log}: {note}")
         rates.append(rate)
-        batches.append(times.samples if times.per == "step" else None)
         if times.basis == "step" and batch_size and not _agree(times, batch_size):
             steps[count] = times.median_s
     few, many = min(steps, default=0), max(steps, default=0)
@@ -299,13 +290,8 @@ def _from_logs(
             f"has a batch of its own, and {batch_size:g} samples are not those of all",
             hint="give --unit-batch, the samples of a step and unit, instead of --batch-size",
         )
-    known = [float(batch) for batch in batches if batch is not None]
-    return Throughputs(
-        name or Path(logs[0]).name.split(".")[0],
-        np.array(units, dtype=np.float64),
-        np.array(rates),
-        np.array(known) if len(known) == len(batches) else None,
-    )
+    model = name or Path(logs[0]).name.split(".")[0]
+    return Throughputs(model, np.array(units), np.array(rates))
 
 
 def _agree(times: StepTimes, batch: float) -> bool:

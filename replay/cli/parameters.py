@@ -11,19 +11,22 @@ from click.shell_completion import CompletionItem
 
 from bft.models import InputError
 from bft.models.checks import (
+    FLAG,
+    OUTPUT,
+    POLICY,
+    SECTIONS,
+    TEXT,
+    TRUST_PICKLE,
     Check,
-    Flag,
-    Maybe,
     Name,
     Number,
     OneOrMore,
+    OptionField,
     Several,
-    Text,
     did_you_mean,
     seconds,
 )
 from bft.models.files import read_toml
-from bft.models.option_fields import OUTPUT, POLICY, SECTIONS, TRUST_PICKLE, OptionField
 from bft.replay.cli.groups import OTHER, RARE, Command
 
 if TYPE_CHECKING:
@@ -51,7 +54,7 @@ class Checked(_AnyType):
 
     def split_envvar_value(self, rv: str) -> Sequence[str]:
         """Return the values of a variable: files as in PATH, others with blanks between."""
-        return rv.split(os.pathsep if isinstance(self.check, Text) else None)
+        return rv.split(os.pathsep if self.check is TEXT else None)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -88,9 +91,9 @@ class Checked(_AnyType):
 
 def option(field: OptionField) -> Decorator:
     """Return the option of the command line for an option of the table, or of another dataclass of options."""
-    check = inner(field.check)
+    check = field.check
     known: dict[str, Any] = {"is_flag": True, "default": False}
-    if field.rare or not isinstance(check, Flag):
+    if field.rare or check is not FLAG:
         each = check.each if isinstance(check, Several | OneOrMore) else check
         several = each is not check
         default = None if several or field.varies or field.rare else field.default
@@ -119,11 +122,6 @@ rare_option = click.option(
     expose_value=False,
     help="Another option, of those that `bft-replay list options` names; may be repeated.",
 )
-
-
-def inner(check: Check) -> Check:
-    """Return the check of a value that is stated: an option that is None is left out on the command line."""
-    return check.each if isinstance(check, Maybe) else check
 
 
 def parameter_name(field: OptionField) -> str:
@@ -229,7 +227,7 @@ def _of_toml(parameter: click.Parameter, entry: Any) -> Any:
     if isinstance(kind, Checked):
         wanted: type | tuple[type, ...] = str
         expected = "text in quotes"
-        if isinstance(kind.check, Flag):
+        if kind.check is FLAG:
             wanted, expected = bool, "true or false"
         elif isinstance(kind.check, Number):
             wanted, expected = (int, float), "a number"
@@ -267,7 +265,7 @@ _ONLY_HERE = (
     OptionField(
         name="name",
         flags=("-name", "--name"),
-        check=Text(),
+        check=TEXT,
         default="debug",
         help="Name of the run.",
         section=OUTPUT,
@@ -284,7 +282,7 @@ _ONLY_HERE = (
     OptionField(
         name="out",
         flags=("--out",),
-        check=Text(),
+        check=TEXT,
         help="Run directory.",
         section=OUTPUT,
         metavar="DIR",
@@ -293,21 +291,21 @@ _ONLY_HERE = (
     OptionField(
         name="force",
         flags=("--force",),
-        check=Flag(),
+        check=FLAG,
         help="Replace an earlier run in the run directory.",
         section=OUTPUT,
     ),
     OptionField(
         name="bound",
         flags=("--bound",),
-        check=Flag(),
+        check=FLAG,
         help="Replay nothing: report the samples that no policy can exceed, and the least completion times.",
         section=OUTPUT,
     ),
     OptionField(
         name="as_json",
         flags=("--json",),
-        check=Flag(),
+        check=FLAG,
         help="Write the summary, or with --bound the bounds, as JSON to standard output.",
         section=OUTPUT,
     ),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import click
 
 import bft.models as models
-from bft.models.atomic_files import drafted, refuse_existing
 from bft.models.checks import Name, Number
+from bft.models.files import drafted, refuse_existing
 from bft.replay.cli.parameters import (
     Checked,
     TableCommand,
@@ -128,7 +128,7 @@ def _learn(
 
 def _described(model: Model) -> str:
     """What a model has learnt: the rules of packing, the features of a GA2M."""
-    from bft.models.learned.forecast import FEATURES
+    from bft.models.learned.duration import FEATURES
 
     if isinstance(model, models.PackingAnalyser):
         return model.rules()
@@ -163,7 +163,7 @@ def _submissions(
     import numpy as np
 
     from bft.models.cells import Rows
-    from bft.models.learned.forecast import ahead
+    from bft.models.learned.duration import ahead
 
     known = int(len(frame) * (1 - share))
     click.echo(f"{known:,} slots, and {len(frame) - known:,} after them")
@@ -181,7 +181,7 @@ def _submissions(
 
 
 def _show_accuracy(actual: FloatArray, predicted: dict[str, FloatArray]) -> None:
-    from bft.models.learned.accuracy import accuracy
+    from bft.models.learned.ga2m import accuracy
 
     click.echo(f"{'':14} {'MAE':>10} {'R2':>7} {'R2 log':>7} {'rank':>6} {'slope':>6}")
     for name, values in predicted.items():

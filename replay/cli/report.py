@@ -6,10 +6,9 @@ from pathlib import Path
 
 import click
 
-from bft.models.atomic_files import drafted, refuse_existing
+from bft.models.files import drafted, refuse_existing
 from bft.replay.cli.frames import figure_options, write_into
 from bft.replay.cli.groups import Command
-from bft.replay.cli.messages import say_note
 from bft.replay.cli.parameters import force_option, output_option
 
 
@@ -49,13 +48,9 @@ def report(
 
     The page loads nothing, so it can be sent around. It needs the extra `report`: pip install bokeh matplotlib.
     """
-    from bft.replay.checkpoint import mended
     from bft.replay.report import charts_of, check_page, write_charts, write_report
 
     folders = [Path(run) for run in runs]
-    for folder in (folder for folder in folders if not folder.is_file()):
-        for note in mended(folder):
-            say_note(note)
 
     def draw(folder: Path, form: str) -> None:
         write_charts(charts_of(folders, different=different_inputs), folder, form)

@@ -14,15 +14,15 @@ from typing import IO, Any
 import click
 
 from bft.models import InputError
-from bft.models.atomic_files import drafted
+from bft.models.checks import option_fields
 from bft.models.files import (
     decoded_json,
+    drafted,
     opened,
     parse_json,
     read_json,
     reading,
 )
-from bft.models.option_fields import option_fields
 from bft.replay.cli.groups import Command
 from bft.replay.cli.main import EXIT_BAD_INPUT, EXIT_DEGRADED
 from bft.replay.cli.parameters import (

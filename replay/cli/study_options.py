@@ -12,10 +12,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bft.models import InputError
-from bft.models.checks import Flag, Name, Number, Several, did_you_mean
+from bft.models.checks import (
+    FLAG,
+    SECTIONS,
+    Name,
+    Number,
+    OptionField,
+    Several,
+    did_you_mean,
+)
 from bft.models.files import read_toml
-from bft.models.objectives import ObjectiveText
-from bft.models.option_fields import SECTIONS, OptionField
+from bft.models.objectives import OBJECTIVE
 from bft.models.writing import duration
 from bft.replay.cli.groups import Command
 from bft.replay.cli.main import EXIT_INTERRUPTED, command_line
@@ -24,7 +31,6 @@ from bft.replay.cli.parameters import (
     Checked,
     Decorator,
     flags_of,
-    inner,
     of_key,
     parameter_name,
     rare_option,
@@ -56,7 +62,9 @@ class Axis(Checked):
         """Return the values, or fail saying what was expected."""
         if isinstance(value, list):
             return value
-        splits = isinstance(self.check, Flag | Number | Name | ObjectiveText)
+        splits = self.check in (FLAG, OBJECTIVE) or isinstance(
+            self.check, Number | Name
+        )
         parts = [part.strip() for part in value.split(",")] if splits else [value]
         whole = isinstance(self.check, Number) and self.check.whole
         values: list[Any] = []
@@ -78,12 +86,10 @@ class Axis(Checked):
 def _axis(field: OptionField) -> Decorator:
     """Return an option of several values for one of a replay."""
     known: dict[str, Any] = {"is_flag": True}
-    if field.rare or not isinstance(field.check, Flag):
+    if field.rare or field.check is not FLAG:
         check = field.check
         known = {
-            "type": Checked(check.each)
-            if isinstance(check, Several)
-            else Axis(inner(check)),
+            "type": Checked(check.each) if isinstance(check, Several) else Axis(check),
             "multiple": True,
             "metavar": field.metavar or "VALUE,...",
         }
@@ -167,7 +173,7 @@ def _stated(given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, list[Any]]
         if name == "policy_options":
             for constant, text in value:
                 grid.setdefault(f"set {constant}", []).append(text)
-        elif isinstance(field.check, Flag) and not field.rare:
+        elif field.check is FLAG and not field.rare:
             options[name] = not field.negated
         elif isinstance(field.check, Several):
             options[name] = value
@@ -211,7 +217,7 @@ def _of_file(path: str | None) -> tuple[dict[str, Any], ...]:
 
 def _values(path: str, name: str, entry: Any) -> list[Any]:
     """Values of an axis: text as on the command line, or one value."""
-    axis = Axis(inner(FIELDS[name].check)) if name in FIELDS else None
+    axis = Axis(FIELDS[name].check) if name in FIELDS else None
     if (
         axis is None
         or not isinstance(entry, str)

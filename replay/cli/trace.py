@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.models import InputError
-from bft.models.atomic_files import (
+from bft.models.files import (
     drafted,
     figure_folder,
+    reading,
     refuse_existing,
 )
-from bft.models.files import reading
 from bft.models.writing import duration, three_digits
 from bft.replay.cli.groups import Group
 from bft.replay.cli.messages import say_note

@@ -15,8 +15,8 @@ import click
 
 import bft.models as models
 from bft.models import InputError
-from bft.models.atomic_files import drafted, refuse_existing
 from bft.models.checks import MAX_LIMIT_S, Name, Number, seconds
+from bft.models.files import drafted, refuse_existing
 from bft.replay.cli.groups import Group
 from bft.replay.cli.main import EXIT_DEGRADED
 from bft.replay.cli.messages import say_note, say_progress
@@ -156,7 +156,7 @@ def show(
     Named are missing pairs, ratios that differ by side, below 1, or implausibly high. With --retest a table of such
     pairs is written: `xi measure --pairs FILE --again` puts new answers in their place.
     """
-    from bft.models.sharing.xi_repairs import check_xi, grid, retest_frame
+    from bft.models.measure.xi_measurements import check_xi, grid, retest_frame
 
     if retest is not None:
         refuse_existing(retest, force=force)
@@ -357,8 +357,7 @@ def measure(
 def _measure_two(
     pair: tuple[list[str], list[str]], output: str | None, given: dict[str, Any]
 ) -> None:
-    from bft.models.measure.co_runs import measure
-    from bft.models.measure.collecting import xi_row
+    from bft.models.measure.co_runs import measure, xi_row
 
     if output is not None and (given["model_a"] is None or given["model_b"] is None):
         raise click.UsageError(
@@ -447,7 +446,7 @@ def _earlier(output: str) -> list[dict[str, Any]]:
 
 def _measure_table(table: str, folder: Path, given: dict[str, Any]) -> int:
     """Measure the pairs of a table of trainings that are not measured yet, or those that are listed."""
-    from bft.models.measure.collecting import (
+    from bft.models.measure.co_runs import (
         PROFILES,
         XI,
         Collection,

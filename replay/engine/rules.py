@@ -11,19 +11,20 @@ from typing import Literal, TypeAlias
 
 from bft.models import InputError, Job, UnitMemory, XiTable, fit_beside
 from bft.models.checks import (
+    COSTS,
+    FLAG,
     MAX_LIMIT_S,
-    Flag,
-    Maybe,
+    POLICY,
+    SECONDS_BY_SIZE,
+    Condition,
     Name,
     Number,
-    SecondsBySize,
     check_fields,
+    option,
     seconds,
     whole,
 )
-from bft.models.option_fields import COSTS, POLICY, Condition, option
-from bft.models.sharing.unit_memory import THRESHOLD
-from bft.models.sharing.xi_table import SizedRatio
+from bft.models.sharing.xi_table import THRESHOLD, SizedRatio
 
 CostModel = Literal["bftrainer", "stall"]
 
@@ -166,7 +167,7 @@ class Rules:
     )
     restart_overhead: tuple[tuple[int, float], ...] = option(
         "--restart-overhead",
-        SecondsBySize(),
+        SECONDS_BY_SIZE,
         (),
         help="The same after later starts, by size: 8:40,64:60 is 40 s up to 8 units, 60 above.",
         section=COSTS,
@@ -186,7 +187,7 @@ class Rules:
     )
     free_moves: bool = option(
         "--free-moves",
-        Flag(),
+        FLAG,
         default=False,
         help="A move to other nodes with as many units on each costs nothing.",
         section=COSTS,
@@ -213,7 +214,7 @@ class Rules:
     )
     admission_units: int | None = option(
         "--admission-units",
-        Maybe(whole(1)),
+        whole(1),
         help="Units that --option admission=deadline counts on.",
         section=POLICY,
         metavar="UNITS",
@@ -223,7 +224,7 @@ class Rules:
     )
     return_time_s: float | None = option(
         "--return-time",
-        Maybe(seconds()),
+        seconds(),
         help="Seconds from the batch scheduler's request until a node that training held is free: min(time to stop, "
         "GraceTime + KillWait), epilog, cycle. Prices what the machine's own jobs wait.",
         section=COSTS,
@@ -239,7 +240,7 @@ class Rules:
     )
     free_first: bool = option(
         "--free-first",
-        Flag(),
+        FLAG,
         default=True,
         help="Whether the machine's own jobs take free nodes before those of training; no: those that the log names.",
         section=COSTS,
@@ -248,7 +249,7 @@ class Rules:
     )
     policy_time_limit_s: float | None = option(
         "--policy-time-limit",
-        Maybe(seconds(high=MAX_LIMIT_S)),
+        seconds(high=MAX_LIMIT_S),
         help="Stop the replay when the policy takes longer for one decision, seconds.",
         section=POLICY,
         shown="never",
@@ -397,18 +398,16 @@ class Interference:
         """Return the ratios of the job submitted first, and of the other one, which may get a smaller batch."""
         if frozenset((earlier.model, later.model)) in self.forbidden:
             return None
-        fit = fit_beside(
+        parts = fit_beside(
             later,
             earlier,
             self.unit_memory_gib,
             memory=self.memory,
             threshold=self.sub_batch_threshold,
         )
-        if fit is None:
+        if parts is None:
             return None
-        if fit.accumulation > 1:
-            later = replace(later, batch_size=fit.batch)
+        if parts > 1 and later.batch_size is not None:
+            later = replace(later, batch_size=later.batch_size / parts)
         sides = self.table.sides(earlier, later)
-        return (
-            None if sides is None else (sides[0], sides[1].times(1 / fit.goodput_share))
-        )
+        return None if sides is None else (sides[0], sides[1].times(parts))

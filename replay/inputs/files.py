@@ -36,8 +36,7 @@ def digest_of(content: NodeTrace | HostJobs | JobTable | XiTable) -> str:
         arrays = (
             content.times, content.joined, content.joined_at, content.left, content.left_at,
         )  # fmt: skip
-        columns = [array.tobytes() for array in arrays]
-        text = b"".join([json.dumps(head).encode(), *columns])
+        text = json.dumps(head).encode() + b"".join(array.tobytes() for array in arrays)
     elif isinstance(content, HostJobs):
         held = (getattr(content, name) for name in HostJobs.__dataclass_fields__)
         text = b"".join(np.asarray(column).tobytes() for column in held)

@@ -24,7 +24,7 @@ from bft.replay.inputs.notes import Watcher
 from bft.replay.inputs.shaping import apart, shaped
 from bft.replay.inputs.trace import bundled
 from bft.replay.options.options import Options
-from bft.replay.options.presets import JOB_FORMATS, POLLUX_READING
+from bft.replay.options.table import JOB_FORMATS, POLLUX_READING
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.trace_statistics import half_of_idle
 
@@ -156,7 +156,8 @@ def fitted(
             f"{len(early)} of {len(jobs)} jobs are submitted before the trace begins, by up to {apart(max(early))}: "
             "they wait for it, which counts as queueing; --align-jobs shifts all jobs"
         )
-    if beyond := jobs.beyond_curve():
+    beyond = [job for job in jobs if job.jmax > job.scalability.last]
+    if beyond:
         notes.note(
             f"{len(beyond)} jobs have a Jmax beyond the last point of their curve, which is held constant there "
             f"(first: {beyond[0].name})"

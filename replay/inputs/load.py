@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bft.models import JobTable
+from bft.models import JobTable, read_unit_memory, read_xi
 from bft.replay.engine.rules import Interference
 from bft.replay.inputs.files import Files, InMemory, input_digests
 from bft.replay.inputs.jobs import fitted, job_notes, jobs_of, load_of
 from bft.replay.inputs.notes import Watcher
 from bft.replay.inputs.shaping import fit_sizes
-from bft.replay.inputs.sharing import sharing
 from bft.replay.inputs.trace import kind_notes, outlook, traces
 from bft.replay.options.options import Options
 from bft.replay.pools import Pool, cluster_pools
@@ -86,3 +86,45 @@ def load(
     if not options.published:  # which keeps jobs in play that can never run
         jobs, pools, never_run = fit_sizes(jobs, pools, options, notes)
     return Inputs(tuple(pools), jobs, digests, interference, generated_load, never_run)
+
+
+def sharing(
+    options: Options,
+    jobs: JobTable,
+    notes: Watcher,
+    in_memory: InMemory,
+    files: Files,
+) -> Interference | None:
+    """Return who slows whom down on shared units; None: nobody shares."""
+    if options.xi is None:
+        return None
+    table = in_memory["xi"] if "xi" in in_memory else files.once(read_xi, options.xi)
+    if table.clipped:
+        notes.note(f"{table.clipped} xi below 1 are measurement noise and count as 1")
+    if table.estimated:
+        counts = ", ".join(f"{count} {flag}" for flag, count in table.estimated.items())
+        notes.note(
+            f"{sum(table.estimated.values())} rows of the xi table are estimates, not measurements: {counts}"
+        )
+    memory = options.memory_table
+    interference = Interference(
+        table,
+        options.xi_max or math.inf,
+        options.unit_memory_gib,
+        frozenset(frozenset(pair) for pair in options.forbid),
+        None if memory is None else files.once(read_unit_memory, memory),
+        options.sub_batch,
+    )
+    if interference.by_units:
+        sizes = {row.units for row in table.measurements if row.units is not None}
+        notes.note(
+            f"a job's xi is that of as many units as it has ({', '.join(f'{n:g}' for n in sorted(sizes))} in the xi "
+            "table); on others that of rows without units counts, or the largest of its pair"
+        )
+    kinds = {interference.job_class(job): job for job in jobs}.values()
+    if not any(interference.ever(a, b) for a in kinds for b in kinds):
+        models = ", ".join(sorted({job.model or "(none)" for job in jobs}))
+        notes.note(
+            f"no two jobs may share: the xi table, memory or --option forbid leave no pair of the models {models}"
+        )
+    return interference

@@ -49,8 +49,9 @@ def traces(
 def bundled() -> tuple[NodeTrace, JobTable]:
     """Return trace and jobs of the bundled data set."""
     table, jobs = load_bundled()
-    source = "bundled: summit-like-512"
-    trace = trace_from_frame(table.frame, source=source, metadata=table.metadata)
+    trace = trace_from_frame(
+        table.frame, source="bundled: summit-like-512", metadata=table.metadata
+    )
     return trace, jobs_from_frame(jobs, source="bundled: jobs-60")
 
 
@@ -112,12 +113,17 @@ def _with_kinds(trace: NodeTrace, path: str) -> NodeTrace:
     for row in Rows(read_table(path), path).require(("node", "kind")):
         node, kind = row.name("node"), row.name("kind")
         if kinds.setdefault(node, kind) != kind:
-            what = f"node {node!r} has the kind {kinds[node]!r} already; expected one row per node"
-            raise row.error("node", what)
+            raise row.error(
+                "node",
+                f"node {node!r} has the kind {kinds[node]!r} already; expected one row per node",
+            )
     missing = [node for node in trace.nodes if node not in kinds]
     if missing:
-        message = f"no row for {len(missing):,} of the trace's {len(trace.nodes):,} nodes, {missing[0]!r} among them"
-        raise InputError(message, file=path, column="node")
+        raise InputError(
+            f"no row for {len(missing):,} of the trace's {len(trace.nodes):,} nodes, {missing[0]!r} among them",
+            file=path,
+            column="node",
+        )
     return replace(trace, kinds=tuple(kinds[node] for node in trace.nodes))
 
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bft.models.option_fields import INPUT, JOBS
+from bft.models.checks import INPUT, JOBS
 from bft.replay.options.options import FIELDS
-from bft.replay.options.presets import PRESETS
+from bft.replay.options.table import PRESETS
 from bft.replay.policies.registry import policy_names, policy_type
 
 # Key of a variant's name next to names of options.
@@ -83,8 +83,7 @@ def names_of_runs(
         if len(set(labels)) == len(labels):
             return labels
     names = [folder.resolve().name.removesuffix("-itrOut") for folder in folders]
-    alone = len(set(names)) == len(names)
-    return names if alone else [str(folder) for folder in folders]
+    return names if len(set(names)) == len(names) else list(map(str, folders))
 
 
 def _distinctive(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -125,11 +124,8 @@ def different_inputs(
         ]
         other = next((k for k, each in enumerate(values) if each != values[0]), None)
         if other is not None:
-            first, second = (
-                f"{values[0]} in {names[0]}",
-                f"{values[other]} in {names[other]}",
-            )
-            phrases.append(f"{what} ({first}, {second})")
+            one, two = values[0], values[other]
+            phrases.append(f"{what} ({one} in {names[0]}, {two} in {names[other]})")
     return phrases
 
 

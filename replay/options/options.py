@@ -8,18 +8,24 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from bft.models import InputError, Objective
-from bft.models.checks import cluster_kinds, refuse_unknown
+from bft.models.checks import (
+    OUTPUT,
+    Condition,
+    Number,
+    OptionField,
+    cluster_nodes,
+    option_fields,
+    refuse_unknown,
+)
 from bft.models.errors import FLAGS, naming_options
-from bft.models.option_fields import Condition, OptionField, option_fields
 from bft.models.searches.workload_api import Workload, make_workload, takes
 from bft.replay.engine.rules import Interference, Rules
-from bft.replay.options.presets import (
+from bft.replay.options.table import (
     CONSTANTS,
-    DECISION_LIMIT_S,
     DEFAULTS,
     POLLUX_READING,
+    OptionTable,
 )
-from bft.replay.options.table import OptionTable
 from bft.replay.policies.solver import SolverOptions
 
 if TYPE_CHECKING:
@@ -34,8 +40,8 @@ def _fields() -> dict[str, OptionField]:
     known = {
         name: each for table in tables for name, each in option_fields(table).items()
     }
-    limit = replace(known["time_limit_s"], default=DECISION_LIMIT_S, shown="")
-    known["time_limit_s"] = limit
+    # As published.
+    known["time_limit_s"] = replace(known["time_limit_s"], default=10.0, shown="")
     for name in {name for _, sets in DEFAULTS for name in sets}:
         known[name] = replace(known[name], varies=True, shown=_shown(name, known))
     return known
@@ -148,9 +154,8 @@ class Options(OptionTable):
     @property
     def draws(self) -> bool:
         """Whether jobs are drawn at random."""
-        if self.shuffle_submits or self.arrival is not None:
-            return True
-        return self.workload is not None and takes(self.workload, "seed")
+        searches = self.workload is not None and takes(self.workload, "seed")
+        return self.shuffle_submits or self.arrival is not None or searches
 
     @property
     def policy_type(self) -> PolicyType:
@@ -172,12 +177,8 @@ class Options(OptionTable):
 
     def settings(self, interference: Interference | None = None) -> dict[str, Any]:
         """Return what the run lets its policy know: fields of these names are filled from it, and --set cannot."""
-        settings = {
-            name: getattr(self, name)
-            for name, each in FIELDS.items()
-            if each.for_policy
-        }
-        return settings | {
+        return {
+            **{name: getattr(self, name) for name in FIELDS if FIELDS[name].for_policy},
             "objective": Objective.of(self.objective),
             "solver": self.solver,
             "interference": interference,
@@ -202,9 +203,8 @@ class Options(OptionTable):
         InputError
             When there is no such workload, or a value of its constants does not fit.
         """
-        if self.workload is None:
-            return None
-        return make_workload(self.workload, {"seed": self.seed})
+        named, known = self.workload, {"seed": self.seed}
+        return None if named is None else make_workload(named, known)
 
     def ineffective(self, *, refused: bool = False) -> Iterator[str]:
         """Yield a sentence for each option that is stated and changes nothing, in the order of the options.
@@ -336,7 +336,8 @@ def conflicts(o: Options) -> Iterator[str]:
 
 def _with_kinds(o: Options) -> dict[str, bool]:
     """Return what does not go with several kinds of units, and whether it is so."""
-    if o.kinds is None and not cluster_kinds(o.cluster):
+    named = any(part.kind for part in cluster_nodes(o.cluster or "") or ())
+    if o.kinds is None and not named:
         return {}
     kinds = "$kinds" if o.kinds is not None else "a $cluster of kinds"
     others = {
@@ -387,3 +388,27 @@ def _with_the_solver(o: Options) -> Iterator[str]:
             yield f"$backend {solver.backend} cannot solve formulation {formulation}; choose one of {others}"
     except ProblemError as error:  # another package's, which is broken
         yield str(error)
+
+
+# --- options of an evaluation beside those of its logs ---
+
+# What the user may say of jobs and nodes.
+WORLD: Mapping[str, OptionField] = {
+    name: FIELDS[name]
+    for name in ("jobs", "jobs_format", "align_jobs", "trust_pickle", "node_class")
+}
+# What things are worth, which no replay needs to know.
+_PRICES = ("price_per_node_hour", "host_price", "node_watts", "co2_per_kwh")
+PRICES: Mapping[str, OptionField] = {
+    **{name: FIELDS[name] for name in _PRICES},
+    "price_per_kwh": OptionField(
+        name="price_per_kwh",
+        flags=("--price-per-kwh",),
+        check=Number(0, 1e9),
+        metavar="PRICE",
+        help="Reports what the energy costs (needs --node-watts).",
+        section=OUTPUT,
+        shown="not reported",
+    ),
+}
+FLAGS.update({name: field.flag for name, field in PRICES.items()})

@@ -1,7 +1,7 @@
 """The table of options: every option of a replay, with all that is known of it, in one place.
 
 An option of the engine stands in `replay/engine/rules.py`, one of the solver in `replay/policies/solver.py`, all others
-here; defaults that follow from other options in `presets`. Checks, command line, help, notes on options without effect,
+here, with the defaults that follow from other options. Checks, command line, help, notes on options without effect,
 and the reference page are loops over these fields.
 """
 
@@ -9,45 +9,96 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from bft.models.checks import (
-    Arrival,
-    Assignment,
-    Check,
-    Flag,
-    Maybe,
-    Name,
-    Number,
-    OneOrMore,
-    Pair,
-    Several,
-    Text,
-    Watts,
-    seconds,
-    whole,
-)
-from bft.models.objectives import ObjectiveText
-from bft.models.option_fields import (
+    ARRIVAL,
+    ASSIGNMENT,
     COSTS,
+    FLAG,
     INPUT,
     JOBS,
     OUTPUT,
+    PAIR,
     POLICY,
     POLICY_KNOWS,
     SHARING,
+    TEXT,
     TRUST_PICKLE,
+    WATTS,
     Condition,
+    Name,
+    Number,
+    OneOrMore,
+    Several,
     option,
+    seconds,
+    whole,
 )
+from bft.models.objectives import OBJECTIVE
 from bft.replay.engine.rules import Rules
-from bft.replay.options.presets import (
-    JOB_FORMATS,
-    PRESETS,
-)
 from bft.replay.policies.solver import SolverOptions
 
-_FILE: Check = Maybe(Text())
+# Other formats of job tables -> their readers.
+JOB_FORMATS = {
+    "tiresias": "bft.models.workloads.rigid_jobs:read_tiresias_jobs",
+    "venus": "bft.models.workloads.rigid_jobs:read_venus_jobs",
+    "pollux": "bft.models.workloads.jobs_pollux:read_pollux_jobs",
+    "philly": "bft.models.workloads.rigid_jobs:read_philly_jobs",
+    "swf": "bft.models.workloads.rigid_jobs:read_swf_jobs",
+}
+# What Pollux' artifact charges for every start, and Sia's for those of applications that state nothing, seconds.
+POLLUX_START_S = 30.0
+# Defaults that other options change: options and their values, or nothing for any value -> what holds unless stated.
+# The first row that sets an option wins; each of these options has its usual default in its field.
+DEFAULTS: tuple[tuple[dict[str, tuple[str, ...]], dict[str, Any]], ...] = (
+    (
+        {"preset": ("best",)},  # docs/objectives.md
+        {
+            "tfwd_s": 60.0,
+            "objective": "power:0.5+ageing:60:2",
+            "max_jobs": 0,
+            "backend": "auto",
+        },
+    ),
+    ({"cluster": ()}, {"max_jobs": 0}),
+    ({"xi": ()}, {"policy": "milp-sharing"}),
+    (
+        {"compat": ("pollux", "sia")},
+        {"start_overhead_s": POLLUX_START_S, "restart_overhead": POLLUX_START_S},
+    ),
+    ({"compat": ("sia",)}, {"free_moves": True}),
+    # What a restart of a preempted job costs in Lucid's artifact: units, seconds. Lucid itself does not preempt.
+    (
+        {"compat": ("lucid",), "policy": ("srtf", "tiresias-l")},
+        {"restart_overhead": ((8, 40.0), (64, 60.0))},
+    ),
+)
+# Presets -> the values of their options; options given beside a preset take precedence.
+PRESETS: dict[str, dict[str, Any]] = {
+    value: defaults
+    for condition, defaults in DEFAULTS
+    for value in condition.get("preset", ())
+}
+# Constants of the policies as an artifact runs them, by --option compat (docs/decisions/0011-lucid.md, 0022-sia.md).
+CONSTANTS: dict[str, dict[str, dict[str, str]]] = {
+    "lucid": {
+        "lucid": {"compat": "yes"},
+        "srtf": {"compat": "yes"},
+        "tiresias-l": {
+            "compat": "yes",
+            "limits": "18000",
+            "interval_s": "60",
+            "placement": "all",
+        },
+    },
+    "sia": {"sia": {"freeze": "yes", "user_batch": "yes", "quantum": "0.01"}},
+}
+# By --option compat, how the jobs of Pollux' artifact are read (`read_pollux_jobs`).
+POLLUX_READING: dict[str, dict[str, bool]] = {
+    "pollux": {"whole_seconds": True},
+    "sia": {"whole_seconds": True, "published_fit": True},
+}
 
 
 def _policies() -> Iterator[str]:
@@ -103,7 +154,7 @@ class OptionTable:
     solver: SolverOptions
     node_trace: str | None = option(
         "-ndmap --node-trace",
-        _FILE,
+        TEXT,
         help="Node trace: Parquet, CSV, or the published pickle.",
         section=INPUT,
         shown="bundled",
@@ -112,7 +163,7 @@ class OptionTable:
     )
     trust_pickle: bool = option(
         "--trust-pickle",
-        Flag(),
+        FLAG,
         default=False,
         help=TRUST_PICKLE,
         section=INPUT,
@@ -120,7 +171,7 @@ class OptionTable:
     )
     job_bounds: str | None = option(
         "-bdfn --job-bounds",
-        _FILE,
+        TEXT,
         help="Published job table: bounds (needs -scfn).",
         section=JOBS,
         published=True,
@@ -128,7 +179,7 @@ class OptionTable:
     )
     job_curves: str | None = option(
         "-scfn --job-curves",
-        _FILE,
+        TEXT,
         help="Published job table: scalability (needs -bdfn).",
         section=JOBS,
         published=True,
@@ -136,7 +187,7 @@ class OptionTable:
     )
     jobs: str | tuple[str, ...] | None = option(
         "--jobs",
-        Maybe(OneOrMore(Text())),
+        OneOrMore(TEXT),
         help="Job table in one file, instead of -bdfn and -scfn. Several are joined: their names must differ.",
         section=JOBS,
         published=True,
@@ -153,7 +204,7 @@ class OptionTable:
     )
     applications: str | None = option(
         "--applications",
-        _FILE,
+        TEXT,
         help="Measured application profiles, for --jobs-format pollux.",
         section=JOBS,
         metavar="DIR",
@@ -164,7 +215,7 @@ class OptionTable:
     )
     align_jobs: bool = option(
         "--align-jobs",
-        Flag(),
+        FLAG,
         default=False,
         help="Shift all jobs so that the first is submitted when the trace begins.",
         section=JOBS,
@@ -183,7 +234,7 @@ class OptionTable:
     )
     cap_units: int | None = option(
         "--cap-units",
-        Maybe(whole(1)),
+        whole(1),
         help="Let no job use more units. One of a single size keeps its duration.",
         section=JOBS,
         metavar="UNITS",
@@ -192,7 +243,7 @@ class OptionTable:
     )
     shuffle_submits: bool = option(
         "--shuffle-submits",
-        Flag(),
+        FLAG,
         default=False,
         help="Deal out the instants of submission to the jobs at random, by --seed.",
         section=JOBS,
@@ -201,7 +252,7 @@ class OptionTable:
     )
     arrival: str | None = option(
         "--arrival",
-        Maybe(Arrival()),
+        ARRIVAL,
         help="Submit the jobs, in their order, at random instants: RATE an hour on average, by --seed.",
         section=JOBS,
         metavar="poisson:RATE",
@@ -221,7 +272,7 @@ class OptionTable:
     )
     workload: str | None = option(
         "--workload",
-        Maybe(Text()),
+        TEXT,
         help="Who submits and stops jobs on the way: hpo, trials that successive halving stops; nas, members "
         "that have children; or another package's (docs/scenarios.md).",
         section=JOBS,
@@ -230,7 +281,7 @@ class OptionTable:
     )
     oversized: Literal["refuse", "skip", "cap"] = option(
         "--oversized",
-        Maybe(Name(("refuse", "skip", "cap"))),
+        Name(("refuse", "skip", "cap")),
         shown="refuse for rigid policies, else skip",
         help="Jobs that need more units than are ever idle: refuse, leave out, or run them on what there is.",
         section=JOBS,
@@ -238,7 +289,7 @@ class OptionTable:
     )
     cluster: str | None = option(
         "--cluster",
-        _FILE,
+        TEXT,
         help="A fixed cluster instead of a trace: N nodes of U units, with kinds of units as 6x4:t4+2x8:a100; or a "
         "file with virtual clusters: vc, nodes, units_per_node.",
         section=INPUT,
@@ -256,7 +307,7 @@ class OptionTable:
     )
     node_count: int | None = option(
         "-nN --node-count",
-        Maybe(whole(1)),
+        whole(1),
         help="How many nodes (columns) to use.",
         section=INPUT,
         shown="all",
@@ -265,7 +316,7 @@ class OptionTable:
     )
     skip_rows: int | None = option(
         "--skip-rows",
-        Maybe(whole(0)),
+        whole(0),
         help="First rows of the trace to leave out.",
         section=INPUT,
         shown="0; compat: 1000",
@@ -274,7 +325,7 @@ class OptionTable:
     )
     sort: bool = option(
         "--sort",
-        Flag(),
+        FLAG,
         default=False,
         help="Accept a trace whose rows are not in order of time.",
         section=INPUT,
@@ -283,7 +334,7 @@ class OptionTable:
     )
     node_class: str | None = option(
         "--node-class",
-        Maybe(Text()),
+        TEXT,
         help="Use the nodes of one class only, as the trace states it: gpu, or gpu/debug (docs/formats.md).",
         section=INPUT,
         metavar="CLASS",
@@ -292,7 +343,7 @@ class OptionTable:
     )
     kinds: str | None = option(
         "--kinds",
-        _FILE,
+        TEXT,
         help="Kinds of units, such as types of GPU: a table of node and kind (docs/formats.md).",
         section=INPUT,
         shown="all alike",
@@ -310,7 +361,7 @@ class OptionTable:
     )
     policy_options: tuple[tuple[str, str], ...] = option(
         "--set",
-        Several(Assignment()),
+        Several(ASSIGNMENT),
         (),
         help="A constant of the policy; `bft-replay list policies NAME` lists them. May be repeated.",
         section=POLICY,
@@ -318,7 +369,7 @@ class OptionTable:
     )
     preset: Literal["best"] | None = option(
         "--preset",
-        Maybe(Name(tuple(PRESETS))),
+        Name(tuple(PRESETS)),
         help="Values for -maxJ, -Tfwd, --objective and --backend that go together; those that are given win. "
         "best: as much training as possible, nobody forgotten.",
         section=POLICY,
@@ -336,7 +387,7 @@ class OptionTable:
     )
     objective: str = option(
         "--objective",
-        ObjectiveText(),
+        OBJECTIVE,
         "own",
         help="What is maximised: a curve (own, the jobs' Os; throughput, samples/s; efficiency, speed-up over "
         "one unit; power:A; useful-time) and factors on it (srpt:B, ageing:HOURS[:CAP]), as in "
@@ -388,14 +439,14 @@ class OptionTable:
     )
     xi: str | None = option(
         "--xi",
-        _FILE,
+        TEXT,
         help="xi table: who slows whom down by how much when they share units.",
         section=SHARING,
         input_file=True,
     )
     xi_max: float | None = option(
         "--xi-max",
-        Maybe(Number(1)),
+        Number(1),
         help="Share only where both ratios are at most this.",
         section=SHARING,
         shown="no limit",
@@ -414,7 +465,7 @@ class OptionTable:
     )
     unit_memory_gib: float | None = option(
         "--unit-memory",
-        Maybe(Number(0, above=True)),
+        Number(0, above=True),
         help="Memory of a unit, GiB: jobs must fit, alone and together.",
         section=SHARING,
         shown="any",
@@ -423,7 +474,7 @@ class OptionTable:
     )
     memory_table: str | None = option(
         "--memory-table",
-        _FILE,
+        TEXT,
         help="Memory by model and batch size: who does not fit may share with a smaller batch.",
         section=SHARING,
         conditions=(_MEMORY_COUNTS,),
@@ -441,7 +492,7 @@ class OptionTable:
     )
     forbid: tuple[tuple[str, str], ...] = option(
         "--forbid",
-        Several(Pair()),
+        Several(PAIR),
         (),
         help="Two models that may not share; may be repeated.",
         section=SHARING,
@@ -451,7 +502,7 @@ class OptionTable:
     )
     compat: Literal["reference", "lucid", "pollux", "sia"] | None = option(
         "--compat",
-        Maybe(Name(("reference", "lucid", "pollux", "sia"))),
+        Name(("reference", "lucid", "pollux", "sia")),
         help="Account as the published replayer; as Lucid's artifact; as Pollux' or Sia's (30 s a start, or what "
         "the application states).",
         section=COSTS,
@@ -460,7 +511,7 @@ class OptionTable:
     )
     dedicated: bool = option(
         "--no-u",
-        Flag(),
+        FLAG,
         default=True,
         help="Skip the second replay, on dedicated nodes, that U needs.",
         section=OUTPUT,
@@ -468,7 +519,7 @@ class OptionTable:
     )
     node_watts: tuple[float, float] | None = option(
         "--node-watts",
-        Maybe(Watts()),
+        WATTS,
         help="Watts of an idle and of a busy node: reports the energy.",
         section=OUTPUT,
         metavar="IDLE,BUSY",
@@ -476,7 +527,7 @@ class OptionTable:
     )
     price_per_node_hour: float | None = option(
         "--price-per-node-hour",
-        Maybe(Number(0, 1e9)),
+        Number(0, 1e9),
         help="Reports what the used node-hours are worth.",
         section=OUTPUT,
         metavar="PRICE",
@@ -484,7 +535,7 @@ class OptionTable:
     )
     co2_per_kwh: float | None = option(
         "--co2-per-kwh",
-        Maybe(Number(0, 1e5)),
+        Number(0, 1e5),
         help="Grams of CO2 per kWh: reports the CO2 (needs --node-watts).",
         section=OUTPUT,
         metavar="GRAMS",
@@ -493,7 +544,7 @@ class OptionTable:
     )
     host_price: float | None = option(
         "--host-price",
-        Maybe(Number(0, 1e9)),
+        Number(0, 1e9),
         help="What a node-hour that the machine's own jobs wait is worth, in node-hours of training: reports what "
         "harvesting yields beyond that.",
         section=OUTPUT,

@@ -7,16 +7,17 @@ from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
 
 from bft.models.checks import (
+    FLAG,
     MAX_LIMIT_S,
-    Flag,
-    Maybe,
+    SOLVER,
+    Condition,
     Name,
     Number,
     check_fields,
+    option,
     seconds,
     whole,
 )
-from bft.models.option_fields import SOLVER, Condition, option
 from bft.models.plugins import PluginGroup
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ class SolverOptions:
     )
     strict_reference: bool = option(
         "--strict-reference",
-        Flag(),
+        FLAG,
         default=False,
         help="Keep the too small big-M of the published model (formulation node).",
         section=SOLVER,
@@ -132,7 +133,7 @@ class SolverOptions:
     )
     time_limit_s: float | None = option(
         "-optTL --time-limit",
-        Maybe(seconds(high=MAX_LIMIT_S)),
+        seconds(high=MAX_LIMIT_S),
         help="Time limit of one decision, seconds.",
         section=SOLVER,
         shown="none",
@@ -168,7 +169,7 @@ class SolverOptions:
     )
     verify: bool = option(
         "--verify",
-        Flag(),
+        FLAG,
         default=False,
         help="Check every answer by the exact dynamic programme (DP), also with ties=solver or a gap above 0.",
         section=SOLVER,

@@ -15,8 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.models import InputError, read_table
-from bft.models.atomic_files import unwritable
-from bft.models.files import read_json
+from bft.models.files import read_json, unwritable
 from bft.models.tables import read_blocks
 from bft.replay.engine.ledger import BOOKS
 from bft.replay.results.figures import FIGURES

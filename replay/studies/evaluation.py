@@ -29,15 +29,14 @@ import numpy as np
 import pandas as pd
 
 from bft.models import InputError
-from bft.models.atomic_files import drafted
+from bft.models.files import drafted
 from bft.models.tables import trusting_pickles
 from bft.replay.inputs.files import Files
 from bft.replay.inputs.jobs import jobs_of
 from bft.replay.inputs.notes import Watcher
 from bft.replay.inputs.trace import traces
 from bft.replay.logs.ingest import IngestOptions, Progress, ingested
-from bft.replay.options.options import FIELDS, Options, defaults
-from bft.replay.options.worth import PRICES, WORLD
+from bft.replay.options.options import FIELDS, PRICES, WORLD, Options, defaults
 from bft.replay.results.host import (
     Starts,
     host_node_hours,

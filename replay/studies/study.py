@@ -13,8 +13,8 @@ from typing import Any
 import pandas as pd
 
 from bft.models import InputError, write_parquet
-from bft.models.atomic_files import drafted
 from bft.models.checks import did_you_mean
+from bft.models.files import drafted
 from bft.replay.inputs.files import INPUTS, Files, input_digests
 from bft.replay.options.naming import VARIANT, label_of
 from bft.replay.options.options import FIELDS, Options

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.models import InputError
-from bft.models.atomic_files import drafted, refuse_existing
+from bft.models.files import drafted, refuse_existing
 from bft.models.tables import ROW_GROUP, read_table
 from bft.replay.trace.host_jobs import (
     HOST_JOBS,

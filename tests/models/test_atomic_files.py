@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bft.models.atomic_files import drafted
+from bft.models.files import drafted
 
 
 def test_a_pipe_gets_the_content_and_stays_a_pipe(tmp_path: Path) -> None:

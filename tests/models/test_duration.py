@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.learned.accuracy import accuracy
 from bft.models.learned.duration import (
     DAY_S,
     LONG_AGO_S,
@@ -23,7 +22,7 @@ from bft.models.learned.duration import (
     DurationEstimator,
     split_in_time,
 )
-from bft.models.learned.ga2m import AdditiveModel
+from bft.models.learned.ga2m import AdditiveModel, accuracy
 
 START = 1_600_000_000
 

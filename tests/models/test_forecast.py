@@ -13,9 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.learned.accuracy import accuracy
-from bft.models.learned.forecast import FEATURES, Forecaster, ahead, submissions
-from bft.models.learned.ga2m import AdditiveModel
+from bft.models.learned.duration import FEATURES, Forecaster, ahead, submissions
+from bft.models.learned.ga2m import AdditiveModel, accuracy
 
 START = pd.Timestamp("2020-04-01", tz="UTC")
 

@@ -8,11 +8,11 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.learned.accuracy import accuracy
 from bft.models.learned.ga2m import (
     MIN_ROWS,
     AdditiveModel,
     Term,
+    accuracy,
     additive,
     fit_ga2m,
 )

@@ -15,9 +15,11 @@ from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from bft.models import InputError, JobTable
-from bft.models.workloads.cluster_jobs import read_tiresias_jobs
-from bft.models.workloads.jobs_philly import read_philly_jobs
-from bft.models.workloads.jobs_swf import read_swf_jobs
+from bft.models.workloads.rigid_jobs import (
+    read_philly_jobs,
+    read_swf_jobs,
+    read_tiresias_jobs,
+)
 
 SECOND_NS = 10**9
 READERS: dict[str, Callable[[Path], JobTable]] = {
@@ -147,7 +149,7 @@ def test_jobs_that_need_nothing_are_left_out(tmp_path: Path) -> None:
         (HEAD + ",1,0,1,a,5,0\n", "row 1, column job_id"),
         (
             HEAD + "1,1,0,1,a,5,0\n1,1,0,1,a,5,0\n",
-            "row 2, job 1: the name appears twice, first in row 1",
+            "row 2, column job_id, job 1: the name appears twice",
         ),
         (
             "job_id,num_gpu,submit_time,duration,spread_slowdown\na,2,0,1,0.5\n",
@@ -280,7 +282,7 @@ def test_a_workload_may_be_compressed(tmp_path: Path) -> None:
         ),
         (
             "2 10 5 100 1 -1 -1 -1 1 -1 1 7 2 3 4 1 -1 -1",
-            "row 7, job 2: the name appears twice, first in row 6",
+            "row 7, column 1 (job number), job 2: the name appears twice",
         ),
     ],
 )

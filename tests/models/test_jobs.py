@@ -160,7 +160,6 @@ def test_rates_are_zero_below_jmin() -> None:
 def test_rates_are_held_constant_beyond_the_curve() -> None:
     wide = job(Jmax=6)
     assert wide.rates.tolist() == [0.0, 10.0, 18.0, 24.0, 30.0, 30.0, 30.0]
-    assert list(JobTable((wide, job(name="b"))).beyond_curve()) == [wide]
 
 
 def exactly(curve: Curve, n: int) -> Fraction:

@@ -10,7 +10,7 @@ import pytest
 
 from bft.models import InputError, Job
 from bft.models.sharing.xi_table import XiTable
-from bft.models.workloads.cluster_jobs import read_venus_jobs
+from bft.models.workloads.rigid_jobs import read_venus_jobs
 
 HEADER = "job_id,user,vc,jobname,gpu_num,cpu_num,state,submit_time,duration,model,batchsize,amp,gpu_util,gmem_util,gmem"
 ROW = (

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from bft.models import Curve, Job, JobTable
-from bft.models.sharing.unit_memory import fit_beside, unit_memory_from_frame
+from bft.models.sharing.xi_table import UnitMemory, fit_beside
 from bft.replay import Policy, Replay, Rules, always_idle
 from bft.replay.cli.main import run
 from bft.replay.policies.shortest import ShortestFirst, ShortestRemainingFirst
@@ -110,10 +110,7 @@ def test_a_queue_may_use_exactly_its_largest_share() -> None:
 
 
 def test_memory_that_fills_its_units_exactly_fits() -> None:
-    frame = pd.DataFrame(
-        {"model": ["a", "b"], "batch": [1.0, 1.0], "memory_gib": [0.1, 0.2]}
-    )
-    memory = unit_memory_from_frame(frame)
+    memory = UnitMemory([("a", 1.0, 0.1), ("b", 1.0, 0.2)])
     a, b = (replace(line(n, 1, 1.0), model=n, batch_size=1.0) for n in "ab")
     assert fit_beside(a, b, 0.3, memory=memory)
     assert not fit_beside(a, b, 0.2999, memory=memory)

@@ -19,8 +19,7 @@ import pandas as pd
 import pytest
 
 from bft.models import InputError
-from bft.models.learned.duration import DurationEstimator
-from bft.models.learned.forecast import Forecaster
+from bft.models.learned.duration import DurationEstimator, Forecaster
 from bft.models.learned.packing import PackingAnalyser
 from bft.models.learned.saved_models import HEAD, read_model, to_plain, write_model
 

@@ -126,13 +126,13 @@ def test_the_number_before_a_rate_is_not_taken_for_it() -> None:
         ["10\timages/sec: 341.3 +/- 0.5 (jitter = 1.2)"], warmup=0, batch_size=64
     )
     assert found.median_s == pytest.approx(64 / 341.3)
-    assert found.throughput()[0] == pytest.approx(341.3)
+    assert found.rate == pytest.approx(341.3)
 
 
 def test_rates_of_samples_alone_tell_seconds_a_sample() -> None:
     found = read_step_times(["341 samples/s", "343 samples/s"], warmup=0)
     assert (found.per, found.samples) == ("sample", 1.0)
-    assert found.throughput()[0] == pytest.approx(342, rel=1e-4)
+    assert found.rate == pytest.approx(342, rel=1e-4)
 
 
 def test_samples_a_step_follow_from_both_rates() -> None:
@@ -146,16 +146,14 @@ def test_samples_a_step_follow_from_both_rates() -> None:
         is None
     )
     assert (
-        read_step_times(
-            ["step 3 step_time=2 | global batch size: 256"], warmup=0
-        ).throughput()[0]
+        read_step_times(["step 3 step_time=2 | global batch size: 256"], warmup=0).rate
         == 128
     )
 
 
 def test_unknown_samples_are_reported() -> None:
     with pytest.raises(ValueError, match="give the batch size"):
-        read_step_times(["step_time=2"], warmup=0).throughput()
+        _ = read_step_times(["step_time=2"], warmup=0).rate
 
 
 @given(st.lists(st.floats(1e-4, 1e4), min_size=1, max_size=50))
@@ -477,11 +475,11 @@ def test_bars_without_a_name_are_distinguished_by_their_ends() -> None:
 
 def test_tokens_are_no_samples() -> None:
     both = [f"step {k} tokens/s: 12,345 samples/s: 12.5" for k in range(5)]
-    assert read_step_times(both, warmup=0, batch_size=25).throughput()[0] == 12.5
+    assert read_step_times(both, warmup=0, batch_size=25).rate == 12.5
     found = read_step_times(
         [f"step {k} tokens/s: 12.5k" for k in range(5)], warmup=0, batch_size=25
     )
-    assert (found.per, found.samples, found.throughput()[0]) == (
+    assert (found.per, found.samples, found.rate) == (
         "token",
         1.0,
         pytest.approx(12500),

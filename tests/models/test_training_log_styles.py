@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError
-from bft.models.measure.step_times import StepTimes
-from bft.models.measure.training_log import read_step_times
+from bft.models.measure.training_log import StepTimes, read_step_times
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from bft.replay import Options
 from bft.replay.engine.loop import Replay
 from bft.replay.inputs.load import load
 from bft.replay.inputs.notes import Watcher
-from bft.replay.options.presets import PRESETS
+from bft.replay.options.table import PRESETS
 from bft.replay.results.bounds import bounds_of
 from bft.replay.trace.node_trace import NodeTrace
 

@@ -12,14 +12,14 @@ import pytest
 from click.testing import CliRunner
 
 from bft.models import InputError
-from bft.models.checks import whole
-from bft.models.errors import FLAGS
-from bft.models.option_fields import (
+from bft.models.checks import (
     COSTS,
     SECTIONS,
     Condition,
     OptionField,
+    whole,
 )
+from bft.models.errors import FLAGS
 from bft.replay import EqualShare
 from bft.replay.cli.parameters import Command, stated_options, table_options
 from bft.replay.cli.study_options import plan_of

@@ -151,7 +151,7 @@ WRONG: list[tuple[str, Any, list[str], list[str]]] = [
         "objective",
         "ageing",
         ["--objective", "ageing"],
-        ["--objective", "'ageing' needs a number, as in 'ageing:24'"],
+        ["--objective", "'ageing' needs a number, as in 'ageing:0.5'"],
     ),
     (
         "objective",

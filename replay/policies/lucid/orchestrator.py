@@ -140,7 +140,7 @@ class Lucid(StoredState):
         check_fields(self)
         self._submissions = RecentSubmissions(self.horizon_s)
         if self.forecast.endswith(".json"):
-            from bft.models.learned.forecast import Forecaster
+            from bft.models.learned.duration import Forecaster
             from bft.models.learned.saved_models import read_model
 
             model = read_model(self.forecast, Forecaster)

@@ -20,7 +20,7 @@ from bft.replay.engine.snapshot import NOT_STORED, StoredState
 from bft.replay.trace.node_trace import SECOND_NS
 
 if TYPE_CHECKING:
-    from bft.models.learned.forecast import Forecaster
+    from bft.models.learned.duration import Forecaster
 
 NEVER: Final = 2**63 - 1
 # Counts are per ten minutes, the time step of the published forecasts.
@@ -85,7 +85,7 @@ def read_forecast_table(
         Naming file, row and column: a missing column, invalid or non-increasing times, invalid numbers.
     """
     rows = Rows(read_table(path), path).require(COLUMNS)
-    times_ns = rows.all_instants("time")
+    times_ns = np.array([row.instant("time") for row in rows], np.int64)
     backwards = np.flatnonzero(np.diff(times_ns) <= 0)
     if len(backwards):
         raise rows[int(backwards[0]) + 1].error(

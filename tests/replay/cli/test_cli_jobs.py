@@ -30,7 +30,7 @@ def log(path: str, seconds: float, lines: int = 100) -> None:
     )
 
 
-@pytest.mark.parametrize("kind", ["piecewise", "amdahl", "usl", "throughput"])
+@pytest.mark.parametrize("kind", ["piecewise", "amdahl", "usl"])
 @pytest.mark.parametrize("suffix", [".csv", ".parquet", ".jsonl"])
 def test_what_is_fitted_can_be_replayed(
     kind: str, suffix: str, capsys: pytest.CaptureFixture[str]
@@ -170,13 +170,9 @@ def test_a_fit_with_too_few_sizes_is_reported(
 def test_options_without_effect_are_reported(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    assert (
-        run(["jobs", "fit", "runs.csv", "--batch-size", "64", "--units-per-node", "4"])
-        == 0
-    )
+    assert run(["jobs", "fit", "runs.csv", "--batch-size", "64"]) == 0
     told = capsys.readouterr().err
     assert "--batch-size has no effect" in told
-    assert "--units-per-node has no effect" in told
 
 
 def test_points_are_written_with_their_marks() -> None:
@@ -205,7 +201,7 @@ def test_the_same_input_gives_the_same_bytes() -> None:
             "fit",
             "runs.csv",
             "--model",
-            "throughput",
+            "usl",
             "-o",
             f"{name}.parquet",
             *SUBMIT,

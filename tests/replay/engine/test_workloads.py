@@ -18,8 +18,7 @@ from saving import Saved, resume, saved
 from test_engine_sharing import world
 
 from bft.models import Curve, Event, Job, JobTable, Orders, Workload
-from bft.models.searches.evolution import Evolution
-from bft.models.searches.successive_halving import SuccessiveHalving
+from bft.models.searches.searches import Evolution, SuccessiveHalving
 from bft.replay import EqualShare, Outcome, Policy, Replay, Rules, always_idle
 from bft.replay.engine.workload_driver import WorkloadError
 from bft.replay.policies.fifo import Fifo

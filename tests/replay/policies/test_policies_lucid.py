@@ -19,7 +19,7 @@ from worlds import SECOND as S
 from worlds import known, pairs, replay, rigid
 
 from bft.models import InputError, Job, JobTable
-from bft.models.learned.forecast import Forecaster
+from bft.models.learned.duration import Forecaster
 from bft.models.learned.packing import PackingAnalyser
 from bft.models.learned.saved_models import write_model
 from bft.replay import NodeTrace, Outcome, Replay, Rules, Traits, always_idle

@@ -27,8 +27,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.models import InputError, JobTable
-from bft.models.workloads.cluster_jobs import read_tiresias_jobs
-from bft.models.workloads.rigid_jobs import rigid_job
+from bft.models.workloads.rigid_jobs import read_tiresias_jobs, rigid_job
 from bft.replay import Decision, Policy, State
 from bft.replay.policies.fifo import Fifo
 from bft.replay.policies.shortest import ShortestRemainingFirst

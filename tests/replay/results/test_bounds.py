@@ -22,7 +22,7 @@ from small_traces import of_seconds
 from test_engine_sharing import interference, world
 
 from bft.models import Curve, Job, JobTable, read_published_jobs
-from bft.models.searches.successive_halving import SuccessiveHalving
+from bft.models.searches.searches import SuccessiveHalving
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Interference, Rules
