@@ -211,7 +211,7 @@ def test_refused_jobs_are_counted_and_said(
     said = "1 of 3 jobs with deadlines were refused and never run (c); summary.json names all"
     assert said in " ".join(capsys.readouterr().err.split())
     summary = json.loads(Path("run/summary.json").read_text())
-    assert said in summary["notes"]
+    assert f"--option admission=deadline: {said}" in summary["notes"]
     assert summary["metrics"]["admission"] == {"with_deadlines": 3, "refused": ["c"]}
     assert (summary["metrics"]["jobs_finished"], summary["metrics"]["jobs"]) == (3, 4)
     census = summary["metrics"]["census"]
