@@ -148,7 +148,17 @@ def test_the_wheel_holds_every_module_and_all_data(wheel: set[str]) -> None:
         for path in (*inside.iterdir(), *inside.glob("templates/*")):
             if (
                 path.suffix
-                in (".py", ".parquet", ".csv", ".md", ".js", ".css", ".html", ".toml")
+                in (
+                    ".py",
+                    ".parquet",
+                    ".csv",
+                    ".md",
+                    ".js",
+                    ".css",
+                    ".html",
+                    ".toml",
+                    ".txt",
+                )
                 or path.name == "py.typed"
             ):
                 place = path.relative_to(inside).as_posix()
