@@ -36,9 +36,12 @@ test-browser: $(VENV)/browser.stamp build/axe/node_modules/axe-core/axe.min.js
 slow: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "slow or (hypothesis and not browser)" --hypothesis-profile=all
 
-## explore: search for inputs that break a property test, all of them with new examples: make explore MINUTES=60
+## explore: search for inputs that break a property test, all of them with new examples each round, until one fails or
+## the time is up: make explore MINUTES=60. What fails is an `@example` of its test from then on.
 explore: $(VENV)/dev.stamp
-	$(BIN)/python tests/explore.py --minutes $(MINUTES) --workers $(WORKERS)
+	end=$$(($$(date +%s) + 60 * $(MINUTES))); while left=$$((end - $$(date +%s))); [ $$left -gt 0 ]; do \
+		timeout -s INT $$left $(BIN)/python -m pytest -q -n $(WORKERS) -m "hypothesis and not browser" -o faulthandler_timeout=0 \
+			--hypothesis-profile=explore --hypothesis-seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ') || [ $$? = 124 ] || exit 1; done
 
 ## mutants: put small mistakes into engine, exact programme and intake, one at a time; the tests must find out all
 mutants: $(VENV)/dev.stamp
@@ -63,21 +66,25 @@ sandbox:
 lowest: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest tests/test_lowest_versions.py
 
-## check: linter, formatter and type checker
+## check: linter, formatter, type checker, layers of imports, links of pages
 check: $(VENV)/dev.stamp build/typing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	MYPYPATH=build/typing $(BIN)/mypy -p bft
+	PYTHONPATH=build/typing $(BIN)/lint-imports --no-cache
+	$(BIN)/md-dead-link-check
 
 ## format: let ruff rewrite what it can
 format: $(VENV)/dev.stamp
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-## audit: licences of all files (REUSE), dangerous calls (Bandit), known vulnerabilities of what we depend on (pip-audit)
+## audit: licences of all files (REUSE), dangerous calls (Bandit), workflows (zizmor), known vulnerabilities of what we
+## depend on (pip-audit)
 audit: $(VENV)/release.stamp
 	$(BIN)/reuse lint
 	$(BIN)/bandit -q -r $(PACKAGES) api -c pyproject.toml
+	$(BIN)/zizmor --offline .github
 	$(BIN)/pip-audit --progress-spinner off .
 
 ## dist: build sdist and wheel into dist/ and check them
