@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refused
 
 ROOT = Path(__file__).parents[1]
 PROGRAM = """import sys
@@ -77,8 +78,7 @@ def test_a_run_writes_its_tables_and_a_changed_table_is_found(
     page.write_text(written.replace("4 %", "5 %"))
     (found,) = evidence.wrong(site)
     assert found.startswith("docs/page.md: not table 2 of the last run")
-    with pytest.raises(SystemExit, match="not table 2"):
-        evidence.main(["--check"], site)
+    refused("not table 2", evidence.main, ["--check"], site, error=SystemExit)
 
     page.write_text("# Without tables\n")
     (found,) = evidence.wrong(site)
@@ -124,7 +124,6 @@ def test_what_takes_longer_than_ten_minutes_runs_by_name(
 
 def test_a_program_that_fails_changes_nothing(evidence: Any, site: Path) -> None:
     (site / "print_shares.py").write_text(PROGRAM + "sys.exit(3)\n")
-    with pytest.raises(SystemExit, match="exit code 3"):
-        evidence.main([], site)
+    refused("exit code 3", evidence.main, [], site, error=SystemExit)
     assert (site / "docs" / "page.md").read_text() == PAGE
     assert not (site / "docs" / "evidence.json").exists()

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 from processes import AMPLE_S
+from refusals import refused
 
 import bft
 from bft.models import write_parquet
@@ -148,8 +149,11 @@ def test_invalid_values_are_reported_with_the_names_of_arguments(
         ({"trace": example.trace, "skip_rows": 3}, "a NodeTrace has none"),
         ({"trace": "nowhere.parquet"}, "nowhere.parquet"),
     ]:
-        with pytest.raises(bft.InputError, match=message):
-            bft.replay(**{"dedicated": False, **options})
+        refused(
+            message,
+            bft.replay,
+            **{"dedicated": False, **options},
+        )
     assert not list(here.iterdir())
 
 
@@ -158,10 +162,16 @@ def test_a_policy_that_fails_is_named(example: bft.Example) -> None:
         def decide(self, state: State) -> Decision:
             raise ValueError("no idea")
 
-    with pytest.raises(PolicyError, match="no idea") as failed:
-        bft.replay(*example, policy=Fails, dedicated=False)
+    failed = refused(
+        "no idea",
+        bft.replay,
+        *example,
+        policy=Fails,
+        dedicated=False,
+        error=PolicyError,
+    )
     # What was replayed before is where the message says.
-    named = re.search("replayed before is kept in (.*) and marked", str(failed.value))
+    named = re.search("replayed before is kept in (.*) and marked", str(failed))
     assert named is not None
     kept = Path(named[1])
     assert "no idea" in bft.Run(kept).metrics["policy_error"]
@@ -179,15 +189,24 @@ def test_a_run_without_a_folder_is_removed_with_its_object_and_can_be_saved(
     gc.collect()
     assert not folder.exists()
     assert bft.Run("kept").summary == summary
-    with pytest.raises(
-        bft.InputError, match="holds an earlier run; force=True replaces it, out names"
-    ):
-        bft.replay(*example, out="kept", **FEW)
-    with pytest.raises(bft.InputError, match="holds an earlier run") as refused:
-        bft.Run("kept").save("kept")
-    assert "force" not in str(refused.value)
-    with pytest.raises(bft.InputError, match="is not a run directory"):
-        bft.Run(here)
+    refused(
+        "holds an earlier run; force=True replaces it, out names",
+        bft.replay,
+        *example,
+        out="kept",
+        **FEW,
+    )
+    again = refused(
+        "holds an earlier run",
+        bft.Run("kept").save,
+        "kept",
+    )
+    assert "force" not in str(again)
+    refused(
+        "is not a run directory",
+        bft.Run,
+        here,
+    )
 
 
 def test_notes_are_kept_and_logged(
@@ -353,8 +372,11 @@ def test_a_comparison_is_a_table_and_a_picture(
     ends = [line.get_ydata()[-1] for line in times.lines]
     shares = found.frame["jobs_finished"] / found.frame["jobs"]
     assert ends == pytest.approx(shares.tolist())
-    with pytest.raises(bft.InputError, match="no chart 'times': there are compared, "):
-        found.plot("times")
+    refused(
+        "no chart 'times': there are compared, ",
+        found.plot,
+        "times",
+    )
 
 
 def test_variants_are_told_apart(example: bft.Example, here: Path) -> None:
@@ -365,8 +387,14 @@ def test_variants_are_told_apart(example: bft.Example, here: Path) -> None:
         ({"a": {"polcy": "fifo"}, "b": "srtf"}, "unknown option 'polcy'"),
         ({"a": {"tfwd": -1}, "b": "srtf"}, "a: tfwd_s: expected"),
     ]:
-        with pytest.raises(bft.InputError, match=message):
-            bft.compare(*example, variants, workers=0, dedicated=False)
+        refused(
+            message,
+            bft.compare,
+            *example,
+            variants,
+            workers=0,
+            dedicated=False,
+        )
 
 
 def test_arguments_of_another_kind_are_named(example: bft.Example, here: Path) -> None:
@@ -378,8 +406,10 @@ def test_arguments_of_another_kind_are_named(example: bft.Example, here: Path) -
         (lambda: bft.sweep(*example, {"tfwd": 10}), "tfwd_s: expected a list of values, not 10"),
         (lambda: bft.sweep(*example, {"policy": "fifo"}), "policy: expected a list of values"),
     ]:  # fmt: skip
-        with pytest.raises(bft.InputError, match=message):
-            call()
+        refused(
+            message,
+            call,
+        )
 
 
 def test_a_run_survives_a_process_pool(here: Path) -> None:
@@ -471,6 +501,9 @@ def test_a_picture_of_a_run_is_a_chart_of_its_page(example: bft.Example) -> None
 
 def test_a_page_is_html(example: bft.Example, here: Path) -> None:
     run = bft.replay(example.trace, example.jobs.head(5), **FEW)
-    with pytest.raises(bft.InputError, match="a page is HTML"):
-        run.report("page.png")
+    refused(
+        "a page is HTML",
+        run.report,
+        "page.png",
+    )
     assert not list(here.iterdir())

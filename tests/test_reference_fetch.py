@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from refusals import refused
 
 ROOT = Path(__file__).parents[1]
 TABLE, CURVE = b"job,seconds\na,5\n", b"units,rate\n1,10\n"
@@ -114,10 +115,22 @@ def test_a_program_makes_its_results_and_no_others_are_taken(
     other = hashlib.sha256(b"3\n").hexdigest()
     mine = hashlib.sha256(b"2\n").hexdigest()
     data.LIST.write_text(data.LIST.read_text().replace(mine, other))
-    with pytest.raises(data.FetchError, match="gives another result; it needs any"):
-        data.fetch("own", folder, run=sys.executable)
-    with pytest.raises(data.FetchError, match=r"no-such-python"):
-        data.fetch("own", folder, run="no-such-python")
+    refused(
+        "gives another result; it needs any",
+        data.fetch,
+        "own",
+        folder,
+        run=sys.executable,
+        error=data.FetchError,
+    )
+    refused(
+        r"no-such-python",
+        data.fetch,
+        "own",
+        folder,
+        run="no-such-python",
+        error=data.FetchError,
+    )
     assert not (folder / "own" / "golden" / "result.csv").exists()
 
 
@@ -133,8 +146,13 @@ def test_a_pickle_of_results_that_is_not_the_published_one_is_not_opened(
 
     content = pickle.dumps(Runs())
     for run in SHOCKWAVE_RUNS:
-        with pytest.raises(RuntimeError, match="not the published pickle"):
-            _shockwave_results(run, lambda _: content)
+        refused(
+            "not the published pickle",
+            _shockwave_results,
+            run,
+            lambda _: content,
+            error=RuntimeError,
+        )
     assert not (tmp_path / "ran").exists()
 
 
@@ -159,14 +177,17 @@ def test_without_a_way_there_it_says_how_to_place_the_files(
     gone = data.Source((tmp_path / "gone").as_uri(), "0" * 40, (("", "own/"),))
     monkeypatch.setattr(data, "SOURCES", {"own": gone})
     monkeypatch.setenv("BFT_REFERENCE", str(tmp_path / "reference"))
-    with pytest.raises(SystemExit) as stopped:
-        data.main(["--fetch", "own"])
-    told = str(stopped.value)
+    stopped = refused("", data.main, ["--fetch", "own"], error=SystemExit)
+    told = str(stopped)
     assert "cannot be reached" in told
     assert "--fetch own --from CLONE" in told
     assert not (tmp_path / "reference").exists()
-    with pytest.raises(SystemExit, match="does not have 0000"):
-        data.main(["--fetch", "own", "--from", str(tmp_path / "clone")])
+    refused(
+        "does not have 0000",
+        data.main,
+        ["--fetch", "own", "--from", str(tmp_path / "clone")],
+        error=SystemExit,
+    )
 
 
 def test_each_source_names_a_whole_commit_and_files_of_the_list() -> None:

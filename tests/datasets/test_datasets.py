@@ -18,6 +18,7 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
 import bft.datasets
 from bft.datasets import (
@@ -28,7 +29,7 @@ from bft.datasets import (
     load_bundled,
 )
 from bft.datasets import bundled as bundled_module
-from bft.models import InputError, jobs_from_frame
+from bft.models import jobs_from_frame
 
 DATA = Path(bundled_module.__file__).parent / "data"
 calibration, bundled_writer = (
@@ -224,8 +225,7 @@ DAY = {"first_submit": "2021-02-10"}
 def test_what_cannot_be_generated_is_refused(
     generate: Callable[..., object], arguments: dict[str, object], words: str
 ) -> None:
-    with pytest.raises(InputError, match=words):
-        generate(**arguments)
+    refused(words, generate, **arguments)
 
 
 def test_job_curves_are_those_of_the_csv_and_models_take_turns() -> None:
@@ -398,10 +398,13 @@ def test_large_models_are_wide_and_take_minutes_to_start() -> None:
     assert frame["Tcdw"].between(60, 300).all()
     assert frame["Tcup"].nunique() == 40
     assert (frame["Tsub"].diff().dropna() == pd.Timedelta(hours=1)).all()
-    with pytest.raises(
-        InputError, match="curve ends at 4 units; the scenario llm needs 8"
-    ):
-        generate_dnn_jobs("llm", first_submit=FIRST, curve={1: 1.0, 4: 3.0})
+    refused(
+        "curve ends at 4 units; the scenario llm needs 8",
+        generate_dnn_jobs,
+        "llm",
+        first_submit=FIRST,
+        curve={1: 1.0, 4: 3.0},
+    )
 
 
 def test_any_curve_serves_in_its_order_of_sizes() -> None:
@@ -420,8 +423,10 @@ def test_any_curve_serves_in_its_order_of_sizes() -> None:
         [0.0, 10.0, 30.0],
         [0.0, 1.0, 3.0],
     )
-    with pytest.raises(
-        InputError,
-        match="no curve of 'GPT' comes with the package: choose one of AlexNet",
-    ):
-        generate_dnn_jobs("hpo", first_submit=FIRST, model="GPT")
+    refused(
+        "no curve of 'GPT' comes with the package: choose one of AlexNet",
+        generate_dnn_jobs,
+        "hpo",
+        first_submit=FIRST,
+        model="GPT",
+    )

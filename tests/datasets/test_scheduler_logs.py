@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 from synthetic_logs_more import read_texts, taken
 
 from bft.datasets import generate_log
-from bft.models import InputError
 from bft.replay.logs import Ingested, expand_hosts
 
 DAY_S = 86_400
@@ -91,8 +91,7 @@ def test_as_many_gpus_are_idle_as_jobs_leave(
 def test_what_cannot_be_generated_is_refused(
     scheduler: str, gpus: int, why: str
 ) -> None:
-    with pytest.raises(InputError, match=why):
-        generate_log(scheduler, gpus_per_node=gpus)
+    refused(why, generate_log, scheduler, gpus_per_node=gpus)
 
 
 def test_no_node_has_two_jobs_at_a_time() -> None:

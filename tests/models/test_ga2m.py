@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from refusals import refused
 
-from bft.models import InputError
 from bft.models.learned.accuracy import accuracy
 from bft.models.learned.ga2m import (
     MIN_ROWS,
@@ -84,18 +84,14 @@ def test_prediction_of_a_row_does_not_depend_on_the_others() -> None:
 def test_the_fewest_rows_are_enough_and_one_less_is_refused() -> None:
     x, y = data(MIN_ROWS)
     assert np.isfinite(fit_ga2m(x, y).predict(unseen())).all()
-    with pytest.raises(InputError, match="19 rows to learn from, expected at least 20"):
-        fit_ga2m(x[1:], y[1:])
+    refused("19 rows to learn from, expected at least 20", fit_ga2m, x[1:], y[1:])
 
 
 def test_a_missing_library_is_reported_with_its_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "interpret.glassbox", None)
-    with pytest.raises(
-        InputError, match=r"which is not installed \(pip install interpret-core "
-    ):
-        fit_ga2m(*data())
+    refused(r"which is not installed \(pip install interpret-core ", fit_ga2m, *data())
 
 
 @given(

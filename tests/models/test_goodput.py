@@ -11,6 +11,7 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
 from bft.models import Curve
 from bft.models.speed.goodput import (
@@ -93,8 +94,7 @@ def test_tiny_times_do_not_underflow(gamma: float) -> None:
     ],
 )
 def test_impossible_parameters_are_refused(change: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=next(iter(change))):
-        replace(TRUTH, **change)
+    refused(next(iter(change)), replace, TRUTH, **change, error=ValueError)
 
 
 # --- fits -------------------------------------------------------------------------------------------------------------
@@ -217,10 +217,12 @@ def test_bad_observations_are_reported(
         "atomic": [8.0, 8.0],
         "step_s": [1.0, 1.0],
     }
-    with pytest.raises(ValueError, match=message):
-        Observations(
-            **{name: np.array(values) for name, values in {**good, **change}.items()}
-        )
+    refused(
+        message,
+        Observations,
+        **{name: np.array(values) for name, values in {**good, **change}.items()},
+        error=ValueError,
+    )
 
 
 # --- goodput ----------------------------------------------------------------------------------------------------------
@@ -315,8 +317,7 @@ def test_noise_scales() -> None:
     assert noise_scale(2.0, 6.0, 64) == 192
     assert noise_scale(0.0, 6.0, 64) == noise_scale(-1e-9, 6.0, 64) == math.inf
     assert Goodput(TRUTH, math.inf, LIMITS).efficiency([64, 4096]).tolist() == [1, 1]
-    with pytest.raises(ValueError, match="pgns"):
-        Goodput(TRUTH, math.nan, LIMITS)
+    refused("pgns", Goodput, TRUTH, math.nan, LIMITS, error=ValueError)
 
 
 def test_noise_makes_larger_batches_worth_it() -> None:
@@ -336,8 +337,7 @@ def test_a_single_replica_beyond_the_first_batch_accumulates() -> None:
 @pytest.mark.parametrize(("change", "name"), [({"atomic_min": 0}, "atomic_min"), ({"atomic_min": 65}, "atomic_min"),
                                               ({"most": 63}, "most"), ({"atomic_max": 8}, "atomic_min")])  # fmt: skip
 def test_impossible_limits_are_refused(change: dict[str, int], name: str) -> None:
-    with pytest.raises(ValueError, match=name):
-        replace(LIMITS, **change)
+    refused(name, replace, LIMITS, **change, error=ValueError)
 
 
 def test_replicas_worth_trying() -> None:
@@ -400,8 +400,7 @@ def test_a_share_too_large_or_too_small_still_compares() -> None:
     )
     dead = Curve(np.array([0.0, 4]), np.array([0.0, 0]))
     assert not speedup_table(dead, 1, 4, 1, 2).any()
-    with pytest.raises(ValueError, match="fair"):
-        speedup_table(None, 1, 4, 2, 1)
+    refused("fair", speedup_table, None, 1, 4, 2, 1, error=ValueError)
 
 
 # --- published traces -------------------------------------------------------------------------------------------------

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from refusals import refused
 
-from bft.models import InputError
 from bft.models.learned.duration import DurationEstimator
 from bft.models.learned.forecast import Forecaster
 from bft.models.learned.packing import PackingAnalyser
@@ -194,11 +194,7 @@ def test_hostile_files_are_refused_and_run_nothing(kind: str, tmp_path: Path) ->
     marker = tmp_path / "ran"
     file = tmp_path / "model.json"
     file.write_bytes(hostile(marker)[kind])
-    with pytest.raises(
-        InputError,
-        match=r"model.json: ",
-    ):
-        read_model(file)
+    refused(r"model.json: ", read_model, file)
     assert not marker.exists()
     if kind.startswith("pickle"):
         pickle.loads(file.read_bytes())
@@ -234,9 +230,8 @@ def test_a_model_that_does_not_fit_together_is_refused(
     told = document(name)
     change(told["model"])
     (tmp_path / "m.json").write_text(json.dumps(told))
-    with pytest.raises(InputError) as caught:
-        read_model(tmp_path / "m.json")
-    what, _, detail = str(caught.value).partition("not a model that can be used: ")
+    caught = refused("", read_model, tmp_path / "m.json")
+    what, _, detail = str(caught).partition("not a model that can be used: ")
     assert what == f"{tmp_path / 'm.json'}: "
     assert message in detail
     assert detail.endswith("(train it again)")
@@ -263,17 +258,18 @@ def test_other_documents_are_refused_by_their_kind(
     change(told)
     file = tmp_path / "m.json"
     file.write_text(json.dumps(told))
-    with pytest.raises(InputError) as caught:
-        read_model(file)
-    assert str(caught.value).startswith(f"{file}: {message}")
+    caught = refused("", read_model, file)
+    assert str(caught).startswith(f"{file}: {message}")
 
 
 def test_another_model_than_expected_is_refused(tmp_path: Path) -> None:
     write_model(learnt("packing"), tmp_path / "m.json")
-    with pytest.raises(
-        InputError, match="a model of kind 'packing', expected duration"
-    ):
-        read_model(tmp_path / "m.json", DurationEstimator)
+    refused(
+        "a model of kind 'packing', expected duration",
+        read_model,
+        tmp_path / "m.json",
+        DurationEstimator,
+    )
 
 
 @pytest.mark.parametrize(
@@ -282,13 +278,10 @@ def test_another_model_than_expected_is_refused(tmp_path: Path) -> None:
 def test_files_that_are_no_models_are_refused(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "m.json"
     file.write_bytes(content)
-    with pytest.raises(InputError) as caught:
-        read_model(file)
-    assert str(caught.value).startswith(f"{file}: ")
+    caught = refused("", read_model, file)
+    assert str(caught).startswith(f"{file}: ")
 
 
 def test_no_file_and_a_folder_are_reported(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nothing: no such file"):
-        read_model(tmp_path / "nothing")
-    with pytest.raises(InputError, match="is a directory, expected a file"):
-        read_model(tmp_path)
+    refused("nothing: no such file", read_model, tmp_path / "nothing")
+    refused("is a directory, expected a file", read_model, tmp_path)

@@ -12,6 +12,7 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
 from bft.models import InputError
 from bft.models.measure.step_times import StepTimes
@@ -250,8 +251,7 @@ def test_what_is_in_doubt_is_refused_or_right(
     try:
         found = read(lines, truth)
     except InputError:
-        with pytest.raises(InputError, match="In question:\n  line"):
-            read(lines, truth)
+        refused("In question:\n  line", read, lines, truth)
     else:
         of_step = truth.seconds / (
             truth.batch * truth.length if found.per == "token" else 1
@@ -262,8 +262,7 @@ def test_what_is_in_doubt_is_refused_or_right(
 @examples(25)
 @given(truth=truths, noise=st.lists(st.sampled_from(NOISE), min_size=1, max_size=30))
 def test_noise_alone_is_refused(truth: Truth, noise: list[str]) -> None:
-    with pytest.raises(InputError, match="tells no step times"):
-        read(noise, truth)
+    refused("tells no step times", read, noise, truth)
 
 
 @pytest.mark.parametrize("name", [*STEPS, *RATES])

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
 from bft.models.measure.xi_measurements import merged, xi_to_frame
 from bft.models.sharing.xi_estimator import XiEstimator
@@ -85,10 +86,14 @@ def test_trap_1_outside_the_measured_range() -> None:
 
 def test_trap_2_several_coordinates_without_data_at_once() -> None:
     rows = [row for row in grid() if row.batch_a != 64 and row.batch_b != 64]
-    with pytest.raises(ValueError, match="not enough values"):
-        Naive(rows).along(
-            "batch_a", 64, batch_b=64
-        )  # no row has the partner's batch, so there is no line to be on
+    refused(
+        "not enough values",
+        Naive(rows).along,
+        "batch_a",
+        64,
+        batch_b=64,
+        error=ValueError,
+    )  # no row has the partner's batch, so there is no line to be on
     found = XiEstimator(rows).estimate("a", "b", 64, 64)
     assert found is not None
     assert found.flag == "interpolated"
@@ -184,8 +189,9 @@ def test_trap_7_an_axis_with_one_measured_value_only() -> None:
             for k in range(4)
         ),
     ]
-    with pytest.raises(IndexError):
-        Naive([rows[0]]).along("batch_a", 64, batch_b=32)  # one point has no slope
+    refused(
+        "", Naive([rows[0]]).along, "batch_a", 64, batch_b=32, error=IndexError
+    )  # one point has no slope
     found = XiEstimator(rows).estimate("a", "b", 64, 32)
     assert found is not None
     assert found.flag == "clamped"
@@ -235,10 +241,13 @@ def test_models_that_never_met_are_guessed_and_unknown_ones_are_not() -> None:
     assert new is not None
     assert new.flag == "guessed"
     assert estimator.estimate("new", "newer") is None
-    with pytest.raises(ValueError, match="no measurements"):
-        XiEstimator([])
-    with pytest.raises(ValueError, match="no measurements"):
-        XiEstimator([Measurement("a", "b", 1.2, 1.1, flag="guessed")])
+    refused("no measurements", XiEstimator, [], error=ValueError)
+    refused(
+        "no measurements",
+        XiEstimator,
+        [Measurement("a", "b", 1.2, 1.1, flag="guessed")],
+        error=ValueError,
+    )
 
 
 MODELS = st.sampled_from(["a", "b", "c"])

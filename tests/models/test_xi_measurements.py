@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from bft.models import InputError
 from bft.models.measure.xi_measurements import mean_step_s, merged, read_measurements
 
 HEADER = "model_a,batch_a,model_b,batch_b,units,step_a_s,step_b_s\n"
@@ -85,44 +84,6 @@ def test_ratios_and_times_may_come_from_several_tables_and_estimates_are_left_ou
         ("a", "b"),
         ("bert", "vgg"),
     ]
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        (HEADER + SOLO + "bert,32,vgg,64,1,nan,0.3\n", ("row 3", "step_a_s", "NaN")),
-        (HEADER + SOLO + "bert,32,vgg,64,1,0,0.3\n", ("row 3", "step_a_s", "0")),
-        (HEADER + SOLO + "bert,32,vgg,64,1,0.6,-0.3\n", ("row 3", "step_b_s", "-0.3")),
-        (HEADER + SOLO + "bert,32,vgg,64,1,0.6,\n", ("row 3", "step_b_s")),
-        (HEADER + SOLO + "bert,big,vgg,64,1,0.6,0.3\n", ("row 3", "batch_a", "big")),
-        (
-            HEADER + SOLO + "bert,16,vgg,64,1,0.6,0.3\n",
-            ("row 3", "model_a", "no solo run of bert at batch 16"),
-        ),
-        (
-            HEADER + SOLO + "bert,32,vgg,64,2,0.6,0.3\n",
-            ("row 3", "no solo run of bert at batch 32, 2 units"),
-        ),
-        (HEADER + SOLO, ("measured together",)),
-        (HEADER, ("has no rows",)),
-        ("a,b\n1,2\n", ("missing columns model_a, step_a_s",)),
-        ("model_a,model_b\nx,y\n", ("missing columns step_a_s, step_b_s", "xi_a")),
-        ("model_a,model_b,xi_a,xi_b\nx,y,1,0\n", ("row 1", "xi_b", "0")),
-        ("model_a,model_b,xi_a,xi_b\nx,y,inf,1\n", ("row 1", "xi_a", "inf")),
-        (
-            "model_a,model_b,xi_a,xi_b\n,y,1,1\n",
-            ("row 1", "model_a", "expected a name"),
-        ),
-    ],
-)
-def test_what_cannot_be_used_is_named(
-    tmp_path: Path, text: str, told: tuple[str, ...]
-) -> None:
-    with pytest.raises(InputError) as error:
-        read_measurements([table(tmp_path, text)])
-    assert str(tmp_path) in str(error.value)
-    for part in told:
-        assert part in str(error.value)
 
 
 def test_the_mean_sees_turns_that_a_median_hides_and_leaves_stalls_out() -> None:

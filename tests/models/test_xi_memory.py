@@ -10,12 +10,12 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
-from bft.models import Curve, InputError, Job
+from bft.models import Curve, Job
 from bft.models.sharing.unit_memory import (
     UnitMemory,
     fit_beside,
-    read_unit_memory,
     unit_memory_from_frame,
 )
 
@@ -68,23 +68,7 @@ def test_with_one_batch_size_the_memory_bound_is_the_worst_case() -> None:
     table = UnitMemory([("m", 32.0, 4.0)])
     assert [table.bound_gib("m", batch) for batch in (8, 32, 64)] == [4.0, 4.0, 8.0]
     assert table.bound_gib("other", 32) is None
-    with pytest.raises(ValueError, match="batch size > 0"):
-        table.bound_gib("m", 0)
-
-
-@pytest.mark.parametrize(
-    ("text", "told"),
-    [
-        ("model,batch\na,1\n", "missing column memory_gib"),
-        ("model,batch,memory_gib\na,1,0\n", "row 1, column memory_gib"),
-        ("model,batch,memory_gib\na,,3\n", "row 1, column batch"),
-        ("model,batch,memory_gib\n", "has no rows"),
-    ],
-)
-def test_an_invalid_memory_table_is_named(tmp_path: Path, text: str, told: str) -> None:
-    (tmp_path / "memory.csv").write_text(text)
-    with pytest.raises(InputError, match=told):
-        read_unit_memory(tmp_path / "memory.csv")
+    refused("batch size > 0", table.bound_gib, "m", 0, error=ValueError)
 
 
 def test_a_newcomer_that_fits_keeps_its_batch() -> None:
@@ -132,10 +116,17 @@ def test_odd_batches_are_not_halved_and_unknown_memory_never_fits() -> None:
         "stated memory needs no table"
     )
     assert fit_beside(job(gib=5), job(gib=5), 9.0) is None
-    with pytest.raises(ValueError, match="threshold"):
-        fit_beside(job(), job(), 9.0, threshold=0)
-    with pytest.raises(ValueError, match="rate"):
-        fit_beside(job(), job(), 9.0, memory=AFFINE, rate=lambda _: 0.0)
+    refused("threshold", fit_beside, job(), job(), 9.0, threshold=0, error=ValueError)
+    refused(
+        "rate",
+        fit_beside,
+        job(),
+        job(),
+        9.0,
+        memory=AFFINE,
+        rate=lambda _: 0.0,
+        error=ValueError,
+    )
 
 
 def test_what_a_job_states_counts_and_the_table_tells_what_halving_saves() -> None:

@@ -14,11 +14,11 @@ import pyarrow.parquet as pq
 import pytest
 import synthetic_logs
 import synthetic_logs_more
+from refusals import refused
 from synthetic_logs import stamp
 from synthetic_logs_more import BEGIN_S, SyntheticJob, read_texts, sge
 
 from bft.datasets import generate_log
-from bft.models import InputError
 from bft.replay.logs.ingest import Ingested
 from bft.replay.trace.trace_files import read_trace, write_trace
 from bft.replay.trace.uncertainty import Uncertainty, together
@@ -225,8 +225,7 @@ def test_where_it_is_said(here: Path, told: Callable[..., str]) -> None:
     for damaged in ('{"parts": 1}', '{"parts": {"a": "b"}}', "no"):
         known = {**table.schema.metadata, b"uncertain": damaged.encode()}
         pq.write_table(table.replace_schema_metadata(known), "trace.parquet")
-        with pytest.raises(InputError, match="metadata are damaged"):
-            read_trace("trace.parquet")
+        refused("metadata are damaged", read_trace, "trace.parquet")
 
 
 def test_parts_of_a_trace_weigh_by_their_node_time() -> None:

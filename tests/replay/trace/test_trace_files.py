@@ -18,6 +18,7 @@ import pytest
 from drawing import examples
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from refusals import refused
 
 from bft.models import InputError
 from bft.models.tables import write_parquet
@@ -137,8 +138,7 @@ def test_what_a_file_cannot_hold_is_refused(tmp_path: Path) -> None:
         ("t.csv.gz", "CSV has no place for 4 units a node"),
         ("t.pkl", r"\.parquet, \.csv or \.csv\.gz"),
     ):
-        with pytest.raises(InputError, match=told):
-            write_trace(trace, tmp_path / name)
+        refused(told, write_trace, trace, tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["t.parquet"]
 
 
@@ -234,9 +234,7 @@ def at(minute: int) -> str:
 
 def complaint(path: Path, text: str, **options: Any) -> InputError:
     path.write_text(text)
-    with pytest.raises(InputError) as caught:
-        read_trace(path, **options)
-    return caught.value
+    return refused("", read_trace, path, **options)
 
 
 @pytest.mark.parametrize("words", ["1 0", "true false", "True FALSE", "1.0 0.0"])
@@ -276,9 +274,8 @@ def test_an_invalid_cell_is_named(
 def test_the_row_of_an_invalid_cell_counts_skipped_and_sorted_rows() -> None:
     frame = matrix([[1, 0], [0, 1], [1, 7], [0, 0], [1, 1]])
     for rows, options in ((frame, {"skip_rows": 1}), (frame.iloc[::-1], {"sort": True})):  # fmt: skip
-        with pytest.raises(InputError) as caught:
-            trace_from_frame(rows, **options)
-        assert (caught.value.row, caught.value.column) == (3, "b")
+        caught = refused("", trace_from_frame, rows, **options)
+        assert (caught.row, caught.column) == (3, "b")
 
 
 @pytest.mark.parametrize(
@@ -316,44 +313,31 @@ def test_metadata_that_are_damaged_or_contradict_the_rows_are_an_error(
     metadata: dict[str, str], what: str
 ) -> None:
     frame = native([(at(0), "a", True), (at(1), "a", False)])
-    with pytest.raises(InputError, match=what):
-        trace_from_frame(frame, source="t.parquet", metadata=metadata)
+    refused(what, trace_from_frame, frame, source="t.parquet", metadata=metadata)
 
 
 def test_nodes_are_those_of_the_metadata() -> None:
     known = {"nodes": '["c", "b", "a"]'}
     trace = trace_from_frame(native([(at(0), "b", True)]), metadata=known)
     assert (trace.nodes, trace.joined.tolist()) == (("c", "b", "a"), [1])
-    with pytest.raises(
-        InputError, match="row 2, column node: expected the name of one"
-    ):
-        trace_from_frame(native([(at(0), "a", 1), (at(0), None, 1)]))
-
-
-TWO_ROWS = f"time,a,b\n{at(0)},1,0\n{at(1)},0,1\n"
+    refused(
+        "row 2, column node: expected the name of one",
+        trace_from_frame,
+        native([(at(0), "a", 1), (at(0), None, 1)]),
+    )
 
 
 @pytest.mark.parametrize(
-    ("text", "options", "told"),
+    ("options", "told"),
     [
-        ("time,node\n1,1\n", {}, "missing column idle"),
-        ("node,idle\n1,1\n", {}, "missing column time"),
-        ("idle,node,x\n1,1,1\n", {}, "missing column time"),
-        ("time,node,idle\n", {}, "empty"),
-        ("time,a,b\n", {}, "empty"),
-        ("", {}, "empty"),
-        (f"time\n{at(0)}\n", {}, "no node columns"),
-        (f"time,x,x\n{at(0)},1,1\n", {}, "column x"),
-        ("Jmin,Jmax,Pmax\n1,2,3\n", {}, "is a job table"),
-        ("a,b\n1,2\n", {}, "not a node trace"),
-        (f"time,a\n{at(1)},1\n{at(0)},0\n", {}, "row 2: the rows are not in order of time"),
-        (TWO_ROWS, {"skip_rows": 2}, "--skip-rows 2 leaves none of the 2 rows"),
-        (TWO_ROWS, {"first_node": 2}, "-nis 2 lies beyond the trace's 2 nodes"),
+        ({"skip_rows": 2}, "--skip-rows 2 leaves none of the 2 rows"),
+        ({"first_node": 2}, "-nis 2 lies beyond the trace's 2 nodes"),
     ],
-)  # fmt: skip
-def test_what_is_no_trace_is_said(
-    tmp_path: Path, text: str, options: dict[str, int], told: str
+)
+def test_a_part_that_a_trace_lacks_is_refused(
+    options: dict[str, int], told: str, tmp_path: Path
 ) -> None:
+    text = f"time,a,b\n{at(0)},1,0\n{at(1)},0,1\n"
     assert told in str(complaint(tmp_path / "t.csv", text, **options))
 
 
@@ -494,8 +478,7 @@ def test_no_rows_within_a_stated_window_make_a_trace_without_events() -> None:
 def test_a_window_that_makes_no_sense_is_refused(
     rows: list[Row], start: int | None, end: int | None, what: str
 ) -> None:
-    with pytest.raises(InputError, match=what):
-        make(1, rows, start, end)
+    refused(what, make, 1, rows, start, end)
 
 
 # --- against matrices -------------------------------------------------------------------------------------------------
