@@ -85,8 +85,6 @@ def example_logs() -> Iterator[None]:
     modules = {}
     for path in (Path(__file__).parents[1] / "examples" / "logs").glob("*.py"):
         spec = spec_from_file_location(path.stem, path)
-        assert spec is not None
-        assert spec.loader is not None
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
         modules[path.stem] = module.FORMAT

@@ -111,7 +111,6 @@ def test_the_page_has_the_replays_of_the_middle(
         if re.match(r"\| (theta.csv)? ", line)
     ]
     window = re.search(r"replayed (\S+)Z to (\S+)Z", page)
-    assert window is not None
     start_ns, end_ns = (
         int(np.datetime64(text, "ns").astype(np.int64)) for text in window.groups()
     )

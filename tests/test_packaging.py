@@ -225,7 +225,6 @@ def test_help_lists_every_command_and_every_command_has_help() -> None:
     assert cli.list_commands(context) == list(COMMANDS)
     for name in COMMANDS:
         command = cli.get_command(context, name)
-        assert command is not None
         assert command.help
         assert COMMANDS[name].endswith(".")
         for option in command.params:

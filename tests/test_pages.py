@@ -258,7 +258,6 @@ def walk(group: click.Group, context: click.Context) -> None:
     args = [*context._protected_args, *context.args]
     while args and isinstance(group, click.Group):
         name, command, args = group.resolve_command(context, args)
-        assert command is not None
         context = command.make_context(name, list(args), parent=context)
         if not isinstance(command, click.Group):
             return

@@ -56,13 +56,9 @@ def test_what_is_no_file_of_text(tmp_path: Path, name: str) -> None:
     complaint(READERS[name], path)
     path.write_bytes(b"PAR1" + bytes(100))
     complaint(READERS[name], path)
-
-
-@pytest.mark.parametrize("name", ["log.swf", "cluster_job_log"])
-def test_damaged_compression(tmp_path: Path, name: str) -> None:
-    path = tmp_path / name
-    path.write_bytes(gzip.compress(b"1 " * 10_000)[:-20])
-    assert "damaged or cut short" in complaint(READERS[name], path)
+    if name != "tiresias.csv":
+        path.write_bytes(gzip.compress(b"1 " * 10_000)[:-20])
+        assert "damaged or cut short" in complaint(READERS[name], path)
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -194,18 +190,12 @@ def test_units_may_be_processors(tmp_path: Path) -> None:
     assert [job.request for job in read_swf_jobs(without_header)] == [16, 9]
 
 
-def test_submits_that_are_epochs_do_not_count_from_the_start(tmp_path: Path) -> None:
+def test_submits_may_be_epochs_and_the_file_compressed(tmp_path: Path) -> None:
     text = SWF.replace(" 1  10  5", " 1  1600000000  5")
-    assert (
-        read_swf_jobs(written(tmp_path, "log.swf", text)).jobs[0].tsub_ns
-        == 1_600_000_000 * SECOND_NS
-    )
-
-
-def test_a_workload_may_be_compressed(tmp_path: Path) -> None:
     path = tmp_path / "log.swf.gz"
-    path.write_bytes(gzip.compress(SWF.encode()))
-    assert len(read_swf_jobs(path)) == 2
+    path.write_bytes(gzip.compress(text.encode()))
+    first, _ = read_swf_jobs(path)
+    assert first.tsub_ns == 1_600_000_000 * SECOND_NS
 
 
 @pytest.mark.reference

@@ -35,7 +35,6 @@ def applications(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def dynamics(job: Job, *, tunes: bool = False) -> ApplicationDynamics:
-    assert job.profile is not None
     made = job.profile.start(tunes=tunes)
     assert isinstance(made, ApplicationDynamics)
     return made
@@ -166,7 +165,6 @@ def test_true_speed_by_hand(applications: Path) -> None:
     """2 units of a node at a batch of 128: the first epoch of 1000 steps ends after 1000 / gain steps of 0.84 s."""
     (job,) = workload(applications, "a,0,toy,2,128")
     rate, until = dynamics(job).rate((2,), 0.0, 0)
-    assert until is not None
     step, _ = step_s("2", 64)
     assert rate == pytest.approx(64 * (301 / 151) / step, rel=1e-9)
     assert until == pytest.approx(1000 / (301 / 151) * step * SECOND_NS, abs=2)
@@ -178,7 +176,6 @@ def test_asked_again_it_answers_the_same_and_hits_the_end_of_the_epoch(
     (job,) = workload(applications, "a,0,toy,2,128")
     one = dynamics(job)
     rate, until = one.rate((2,), 0.0, 0)
-    assert until is not None
     later = until // 3
     again, same = one.rate((2,), rate * later / SECOND_NS, later)
     assert same == until
@@ -192,7 +189,6 @@ def test_work_that_was_lost_is_done_again(applications: Path) -> None:
     (job,) = workload(applications, "a,0,toy,2,128")
     one = dynamics(job)
     rate, until = one.rate((2,), 0.0, 0)
-    assert until is not None
     half = until // 2
     _, after = one.rate((2,), rate * half / SECOND_NS - rate * 10, half)
     assert after == pytest.approx(until + 10 * SECOND_NS, abs=10)
@@ -271,7 +267,6 @@ def test_the_agent_learns_what_it_has_run_only(applications: Path) -> None:
     one.rate((2, 2), rate * 60, until)
     assert one.profiled == 2
     assert list(one.observed) == [("", 1, 2, 32)]
-    assert one.goodput is not None
     assert one.goodput.pgns == 300 * 64
     # One batch size seen: half of 0.42 s is taken for constant.
     assert one.goodput.parameters.alpha_c == pytest.approx(0.42 / 2)
@@ -284,7 +279,6 @@ def test_the_agent_knows_a_kind_of_units_only_when_it_has_run_there(
     (job,) = workload(tmp_path / "traces", "a,0,toy,2,128")
     one = dynamics(job, tunes=True)
     rate, until = one.rate((1,), 0.0, 0, kind="slow")
-    assert until is not None
     progress, later = rate * until / SECOND_NS, 2 * until
     rate, _ = one.rate((4,), progress, until, kind="fast")
     assert one.goodput_on("fast") is None
@@ -293,8 +287,6 @@ def test_the_agent_knows_a_kind_of_units_only_when_it_has_run_there(
     assert one.split == (16, 0)
     one.rate((4,), progress + rate * (later - until) / SECOND_NS, later, kind="fast")
     slow, fast = one.goodput_on("slow"), one.goodput_on("fast")
-    assert slow is not None
-    assert fast is not None
     assert slow.pgns == fast.pgns
     assert float(slow.parameters.gradient_time(64)) == pytest.approx(0.74)
     assert float(fast.parameters.gradient_time(16)) == pytest.approx(0.26 / 4)

@@ -76,21 +76,14 @@ def test_submit_times_are_dates_or_seconds_from_the_origin(
     assert job.tsub_ns == instant
 
 
-def test_the_order_of_the_file_is_kept(tmp_path: Path) -> None:
+def test_jobs_are_in_the_order_of_the_file_without_those_that_used_no_units(
+    tmp_path: Path,
+) -> None:
     header = "job_id,gpu_num,submit_time,duration"
-    jobs = read_venus_jobs(
-        table(tmp_path, "c,1,5,1", "a,1,0,1", "b,1,5,1", header=header)
-    )
+    rows = ("c,1,5,1", "cpu,0,0,9", "a,1,0,1", "none,1,0,0", "b,1,5,1")
+    jobs = read_venus_jobs(table(tmp_path, *rows, header=header))
     assert [job.name for job in jobs] == ["c", "a", "b"]
     assert jobs.by_submit() == [1, 0, 2]
-
-
-def test_jobs_that_used_no_units_are_left_out_and_counted(tmp_path: Path) -> None:
-    header = "job_id,gpu_num,submit_time,duration"
-    jobs = read_venus_jobs(
-        table(tmp_path, "cpu,0,0,9", "run,1,0,9", "none,1,0,0", header=header)
-    )
-    assert [job.name for job in jobs] == ["run"]
     assert jobs.notes == ("jobs left out: 2 without GPUs or duration",)
 
 
@@ -138,15 +131,6 @@ def test_speeds_become_ratios(tmp_path: Path) -> None:
 def test_bad_pairs_are_named(tmp_path: Path, row: str, column: str) -> None:
     caught = refused("", read_colocation, table(tmp_path, row, header=PAIRS))
     assert (caught.row, caught.column) == (1, column)
-
-
-def test_pairs_need_their_columns_and_a_row(tmp_path: Path) -> None:
-    refused(
-        "missing column",
-        read_colocation,
-        table(tmp_path, "A,1", header="model1,speed1"),
-    )
-    refused("has no rows", read_colocation, table(tmp_path, header=PAIRS))
 
 
 @pytest.mark.reference

@@ -269,7 +269,6 @@ def test_tables_in_several_forms(tmp_path: Path) -> None:
         write(tmp_path, "model,units,throughput,nodes\nb,1,10,1\na,4,30,2\nb,2,20,2\n")
     )
     assert (a.model, a.units.tolist(), a.throughput.tolist()) == ("b", [1, 2], [10, 20])
-    assert b.nodes is not None
     assert b.nodes.tolist() == [2]
     (timed,) = read_throughputs(
         write(tmp_path, "job,units,step_time,batch_size,sync_time\nx,1,0.5,64,0\n")

@@ -59,8 +59,6 @@ def test_the_bound_is_never_below_a_measurement_and_never_falls(
     for batch, gib in points:
         assert (table.bound_gib("m", batch) or 0.0) >= gib
     low, high = (table.bound_gib("m", batch) for batch in sorted((one, other)))
-    assert low is not None
-    assert high is not None
     assert 0 <= low <= high * (1 + 1e-12)
 
 
@@ -73,7 +71,6 @@ def test_with_one_batch_size_the_memory_bound_is_the_worst_case() -> None:
 
 def test_a_newcomer_that_fits_keeps_its_batch() -> None:
     found = fit_beside(job(), job(batch=32), 20.0, memory=AFFINE)  # 14.8 + 5.2
-    assert found is not None
     assert (found.batch, found.accumulation, found.goodput_share) == (128, 1, 1.0)
     assert fit_beside(job(batch=None), job(batch=None), None) is not None, (
         "nobody looks at memory"
@@ -87,7 +84,6 @@ def test_a_newcomer_is_halved_until_it_fits_with_the_same_effective_batch() -> N
     found = fit_beside(
         job(), job(batch=32), 11.0, memory=AFFINE, rate=rate
     )  # 3.6 at 16, 5.2 at 32, + 5.2
-    assert found is not None
     assert (found.batch, found.accumulation) == (32, 4)
     assert found.batch * found.accumulation == 128
     assert found.memory_gib == pytest.approx(5.2)
@@ -131,7 +127,6 @@ def test_odd_batches_are_not_halved_and_unknown_memory_never_fits() -> None:
 
 def test_what_a_job_states_counts_and_the_table_tells_what_halving_saves() -> None:
     found = fit_beside(job(gib=16.0), job(gib=4.0), 14.0, memory=AFFINE)
-    assert found is not None
     assert (found.batch, found.memory_gib) == (64, pytest.approx(16.0 - 6.4))
 
 

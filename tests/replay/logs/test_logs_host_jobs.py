@@ -20,7 +20,6 @@ def test_from_a_log_to_a_trace_with_its_host_jobs(
     assert run(["ingest", scheduler, "log", "--tz", "UTC", "-o", "trace.parquet"]) == 0
     trace = read_trace("trace.parquet")
     assert (here / "trace.jobs.parquet").exists()
-    assert trace.host_jobs is not None
     jobs = trace.host_jobs.counts()
     assert jobs["jobs"] == jobs["begun"] == jobs["with_limit"] > 20
     assert f"{jobs['jobs']} jobs" in capsys.readouterr().out

@@ -156,7 +156,6 @@ def test_fields_in_excess_are_put_where_they_belong(reference: Path) -> None:
     """Names, constraints and command lines with delimiters in them, over several lines."""
     log = reference / "logs/slurm/slurmsimtools-sacct_submitline_multiline.log"
     jobs = read_real(log).trace.host_jobs
-    assert jobs is not None
     lengths = (jobs.end - jobs.start) // SECOND_NS
     names = [jobs.names[node] for node in jobs.nodes.tolist()]
     assert lengths.tolist() == [56, 9600]  # Elapsed 00:00:56, 02:40:00
@@ -182,7 +181,6 @@ def test_jobs_without_names_of_nodes_agree_with_what_others_made_of_them(
             if row["start_time"] and row["start_time"] < row["finish_time"]
         ]
     jobs = made.trace.host_jobs
-    assert jobs is not None
     begun = jobs.start < jobs.end
     columns = (jobs.count, jobs.start // SECOND_NS, jobs.end // SECOND_NS)
     ours = sorted(zip(*(column[begun].tolist() for column in columns), strict=True))

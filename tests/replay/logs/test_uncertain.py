@@ -201,7 +201,6 @@ def test_snapshots_are_as_sure_as_they_are_frequent(period: int) -> None:
     text = "\n".join(["timestamp,node,state", *rows])
     doubts = read_texts("snapshots", text, window=None).trace.uncertain
     # A change an hour, each off by half a period at the most.
-    assert doubts is not None
     assert dict(doubts.parts)["sampling"] == pytest.approx(period / 7200, rel=0.05)
 
 
@@ -232,7 +231,6 @@ def test_parts_of_a_trace_weigh_by_their_node_time() -> None:
     a = Uncertainty((("skipped rows", 0.1),))
     b = Uncertainty((("skipped rows", 0.2), ("sampling", 0.4)))
     merged = together([(a, 1.0), (b, 3.0), (None, 4.0)])
-    assert merged is not None
     expected = {"skipped rows": (0.1 + 0.6) / 8, "sampling": 1.2 / 8}
     assert dict(merged.parts) == pytest.approx(expected)
     assert together([(None, 1.0)]) is None

@@ -194,7 +194,6 @@ def test_other_names_and_the_same_expectations(known: list[Row], idle: Idle) -> 
     order = [names.index(name) for name in shown.nodes]
     before = [[now[node] for node in order] for now in expected(trace)]
     assert expected(shown) == before
-    assert shown.host_jobs is not None
     assert not set(shown.host_jobs.names) & {*NAMES, "stranger"}
 
 
@@ -304,7 +303,6 @@ def test_commands_find_and_carry_host_jobs_without_an_option(
     for name in ("c.csv", "both.parquet", "shown.csv.gz"):
         assert replayed(name, *EXPECTED)["metrics"] == wanted
     jobs = read_trace("shown.csv.gz").host_jobs
-    assert jobs is not None
     assert set(jobs.names) == set(keyed_names(["a", "b"], KEY))
 
 
