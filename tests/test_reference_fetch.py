@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from processes import result_of
 from refusals import refused
 
 ROOT = Path(__file__).parents[1]
@@ -19,12 +20,8 @@ TABLE, CURVE = b"job,seconds\na,5\n", b"units,rate\n1,10\n"
 
 def git(folder: Path, *arguments: str) -> str:
     own = ["-c", "user.name=a", "-c", "user.email=a@b.example"]
-    done = subprocess.run(
-        ["git", "-C", str(folder), *own, *arguments],
-        capture_output=True,
-        check=True,
-        text=True,
-    )
+    done = result_of(["git", "-C", str(folder), *own, *arguments])
+    assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
@@ -190,13 +187,15 @@ def test_without_a_way_there_it_says_how_to_place_the_files(
     )
 
 
-def test_each_source_names_a_whole_commit_and_files_of_the_list() -> None:
-    code = "from benchmarks.data import SOURCES, listed\n" + (
-        "for name, source in SOURCES.items():\n"
-        "    assert len(source.commit) == 40, name\n"
-        "    assert source.derived or any(source.candidates(each) for each in listed()), name\n"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+def test_each_source_names_a_whole_commit_and_files_of_the_list(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks.data import SOURCES, listed
+
+    for name, source in SOURCES.items():
+        assert len(source.commit) == 40, name
+        assert source.derived or any(source.candidates(each) for each in listed()), name
 
 
 def test_four_fifths_of_the_comparisons_run_with_what_is_fetched() -> None:
