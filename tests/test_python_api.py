@@ -357,7 +357,9 @@ def test_a_comparison_is_a_table_and_a_picture(
     )
 
 
-def test_arguments_that_make_no_sense_are_named(example: bft.Example) -> None:
+def test_arguments_that_make_no_sense_are_named(
+    example: bft.Example, here: Path
+) -> None:
     two = ["fifo", "srtf"]
     for call, what, message in [
         (bft.compare, ["fifo", "fifo"], "two variants are called 'fifo'"),
