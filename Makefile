@@ -10,7 +10,7 @@ MINUTES ?= 60
 # Compiled test and source files are kept: the suite starts hundreds of processes, and each would compile all anew.
 test slow explore: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-python test-browser slow explore mutants evidence sandbox lowest check format audit dist docs clean
+.PHONY: demo test test-python test-browser slow explore mutants evidence sandbox lowest small check format audit dist docs clean
 
 ## demo: replay the bundled data set and write a report of it; evaluate a made-up machine by its log, for its director
 demo: $(VENV)/report.stamp
@@ -32,7 +32,7 @@ test-browser: $(VENV)/browser.stamp build/axe/node_modules/axe-core/axe.min.js
 	command -v chromium > /dev/null || { apt-get update && apt-get install -y chromium; }
 	$(BIN)/python -m pytest tests/browser
 
-## slow: run the slow tests, and property tests with all their examples; what `make lowest` runs is among them
+## slow: run the slow tests, and property tests with all their examples
 slow: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "slow or (hypothesis and not browser)" --hypothesis-profile=all
 
@@ -61,10 +61,23 @@ sandbox:
 			slurm-wlm slurmdbd munge mariadb-server gridengine-master gridengine-exec gridengine-client \
 			oar-server oar-server-pgsql oar-user oar-user-pgsql oar-node postgresql iproute2; exit $$?; }; done
 
-## lowest: install the lowest versions of all dependencies that pyproject.toml allows, in an environment of its own
-## below the temporary directory, and run the demo, `solve` and `jobs fit` there; skipped where no package index answers
+## lowest: install the lowest versions of all dependencies that pyproject.toml allows, and run the commands of two pages
+## there: they print what the pages show
 lowest: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest tests/test_lowest_versions.py
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) build/lowest
+	$(BIN)/uv pip install --quiet --python build/lowest --resolution lowest-direct .
+	rm -rf build/pages && mkdir build/pages && cp docs/tutorial.md docs/own-jobs.md build/pages
+	build/lowest/bin/python tests/shown.py build/pages/*.md
+	for page in tutorial own-jobs; do diff docs/$$page.md build/pages/$$page.md || exit 1; done
+
+## small: install the small set of packages, requirements-small.txt: it replays what all packages do
+small: $(VENV)/dev.stamp
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) build/small
+	$(BIN)/uv pip install --quiet --python build/small --no-deps -r requirements-small.txt .
+	build/small/bin/bft-replay backends | grep -q "cbc *available"
+	build/small/bin/bft-replay -Tfwd 120 --no-u --out build/small-itrOut --force
+	$(BIN)/bft-replay -Tfwd 120 --no-u --backend exact --out build/all-itrOut --force
+	for table in jobs allocations; do cmp build/small-itrOut/$$table.parquet build/all-itrOut/$$table.parquet || exit 1; done
 
 ## check: linter, formatter, type checker, layers of imports, links of pages
 check: $(VENV)/dev.stamp build/typing
@@ -87,10 +100,12 @@ audit: $(VENV)/release.stamp
 	$(BIN)/zizmor --offline .github
 	$(BIN)/pip-audit --progress-spinner off .
 
-## dist: build sdist and wheel into dist/ and check them
-dist: $(VENV)/release.stamp
+## dist: build sdist and wheel, the one from the other, into dist/ and check them
+dist: $(VENV)/release.stamp build/typing
 	rm -rf dist
+	$(BIN)/check-sdist
 	$(BIN)/python -m build
+	$(BIN)/check-wheel-contents dist/*.whl
 	$(BIN)/python -m twine check --strict dist/*
 
 ## docs: write the documentation site to docs/_build/html; a warning is an error
