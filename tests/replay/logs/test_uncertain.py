@@ -12,11 +12,9 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import synthetic_logs
-import synthetic_logs_more
 from refusals import refused
-from synthetic_logs import stamp
-from synthetic_logs_more import BEGIN_S, SyntheticJob, read_texts, sge
+from synthetic_logs import stamp, written
+from synthetic_logs_more import BEGIN_S, SyntheticJob, read_texts
 
 from bft.datasets import generate_log
 from bft.replay.logs.ingest import Ingested
@@ -55,13 +53,13 @@ def as_synthetic(jobs: Sequence[Job]) -> list[SyntheticJob]:
 
 
 def sacct(jobs: Sequence[Job]) -> list[str]:
-    return synthetic_logs.sacct(as_synthetic(jobs)).splitlines()
+    return written("sacct", as_synthetic(jobs)).splitlines()
 
 
 def pbs(jobs: Sequence[Job], lost: int) -> list[str]:
     """Records of PBS; that of the end of one job is missing."""
     begun = [replace(job, style=1) for job in as_synthetic(jobs)]
-    lines = synthetic_logs_more.pbs(begun).splitlines()
+    lines = written("pbs", begun).splitlines()
     return [line for line in lines if f";E;{lost}.server;" not in line and "last.server" not in line]  # fmt: skip
 
 
@@ -329,7 +327,7 @@ def test_accounting_of_ended_jobs_says_how_much_of_the_jobs_time_is_missing(
     times = zip(starts[shown].tolist(), ends[shown].tolist(), strict=True)
     jobs = [SyntheticJob((f"n{k % 99}",), *each, 0) for k, each in enumerate(times)]
     cut = span - early_s
-    made = read_texts("sge", sge(jobs), window=(int(ends.min()), cut))
+    made = read_texts("sge", written("sge", jobs), window=(int(ends.min()), cut))
     of_all, of_shown = (
         np.clip(np.minimum(ends[mine], cut) - starts[mine], 0, None).sum()
         for mine in (shown | True, shown)
