@@ -158,16 +158,6 @@ def test_the_future_changes_no_bit_of_a_feature(
     )
 
 
-@given(tables, st.randoms(use_true_random=False))
-@examples(20)
-def test_the_order_of_the_past_does_not_matter(jobs: pd.DataFrame, random: Any) -> None:
-    order = list(range(len(jobs)))
-    random.shuffle(order)
-    np.testing.assert_allclose(
-        inputs(jobs, jobs), inputs(jobs, jobs.iloc[order]), rtol=1e-12
-    )
-
-
 def test_a_job_has_no_ratio_with_itself() -> None:
     job = pd.DataFrame(
         {"user": ["a"], "gpu_num": [1], "submit_time": [START], "duration": [0]}
@@ -213,12 +203,6 @@ def test_durations_of_the_jobs_predicted_are_not_looked_at() -> None:
     assert (model.predict(later.drop(columns="duration")) == expected).all()
     assert (model.predict(later.assign(duration=-1.0)) == expected).all()
     assert (model.predict(later, past=later) != expected).any()
-
-
-def test_later_jobs_profit_from_earlier_ones() -> None:
-    jobs = log(400)
-    model = DurationEstimator.train(jobs[:300])
-    assert (model.inputs(jobs[300:])["user_count"] > 0).all()
 
 
 @pytest.mark.parametrize("says", [-1e6, np.inf, 1e300])

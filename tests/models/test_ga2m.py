@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import assume, given
@@ -87,13 +89,6 @@ def test_the_fewest_rows_are_enough_and_one_less_is_refused() -> None:
     refused("19 rows to learn from, expected at least 20", fit_ga2m, x[1:], y[1:])
 
 
-def test_a_missing_library_is_reported_with_its_remedy(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "interpret.glassbox", None)
-    refused(r"which is not installed \(pip install interpret-core ", fit_ga2m, *data())
-
-
 @given(
     st.lists(
         st.tuples(st.floats(0, 1e6), st.sampled_from([0.0, 1.0, 5.0, 1e5])),
@@ -133,16 +128,19 @@ def test_slope_is_one_for_calibrated_and_less_for_exaggerated_predictions() -> N
     assert accuracy(np.expm1(2 * logs), actual).slope == pytest.approx(0.5, abs=0.01)
 
 
-def tiny() -> tuple[AdditiveModel, np.ndarray]:
-    x = np.column_stack([np.linspace(0, 10, 101), np.tile([0.0, 1.0], 51)[:101]])
+def test_a_term_changes_at_its_cut_and_not_before() -> None:
     step = Term((0,), (np.array([5.0]),), np.array([-1.0, 1.0]))
     pair = Term(
         (0, 1), (np.array([2.0]), np.array([0.5])), np.array([[0.1, -0.1], [0.0, 0.0]])
     )
-    return AdditiveModel(3.0, (pair, step)), x
-
-
-def test_a_term_changes_at_its_cut_and_not_before() -> None:
-    model, _ = tiny()
     x = np.array([[np.nextafter(5.0, 0), 0.0], [5.0, 0.0], [1.0, 0.0], [1.0, 1.0]])
+    model = AdditiveModel(3.0, (pair, step))
     np.testing.assert_allclose(model.predict(x), [2.0, 4.0, 2.1, 1.9])
+
+
+def test_a_missing_library_is_reported_with_its_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "interpret.glassbox", None)
+    remedy = r"which is not installed \(pip install interpret-core "
+    refused(remedy, fit_ga2m, *data())

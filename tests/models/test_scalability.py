@@ -17,7 +17,6 @@ from bft.models.speed.scalability import (
     Throughputs,
     fit_scalability,
     read_throughputs,
-    sizes_up_to,
 )
 from bft.models.speed.throughput import ThroughputParameters
 
@@ -248,13 +247,6 @@ def test_measurements_check_themselves(
     )
 
 
-def test_sizes_of_a_curve() -> None:
-    runs = measured([2, 6], [2, 6])
-    assert sizes_up_to(runs) == [2, 4, 6]
-    assert sizes_up_to(runs, 20) == [2, 4, 6, 8, 16, 20]
-    assert sizes_up_to(runs, 1) == [1]
-
-
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
@@ -346,11 +338,6 @@ def test_a_job_that_changes_pace_is_followed() -> None:
             online.observe(1, rate, 60)
     assert forgetful.rate(1) == pytest.approx(50, rel=0.01)
     assert faithful.rate(1) > 90
-
-
-def test_before_it_ran_a_job_is_hoped_to_scale() -> None:
-    assert OnlineCurve().estimate(4).table(4).tolist() == [0, 1, 2, 3, 4]
-    assert OnlineCurve().largest == 0
 
 
 @pytest.mark.parametrize(
