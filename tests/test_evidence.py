@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -101,25 +99,6 @@ def test_a_sentence_quotes_a_cell(evidence: Any, site: Path) -> None:
     (site / "README.md").write_text(README.replace("of ", "of\n").replace("?", "3 %"))
     (found,) = evidence.wrong(site)
     assert found.startswith("README.md: a comment that begins a line ends a paragraph")
-
-
-def test_what_takes_longer_than_ten_minutes_runs_by_name(
-    evidence: Any, site: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    evidence.main([], site)
-    file = site / "docs" / "evidence.json"
-    record = json.loads(file.read_text())
-    record["print_shares.py 3 4"] |= {"seconds": 601, "date": "2020-01-01"}
-    file.write_text(json.dumps(record))
-    evidence.main([], site)
-    assert "by name only, as it took 601 s" in capsys.readouterr().err
-    assert json.loads(file.read_text()) == record
-    evidence.main(["another"], site)
-    assert json.loads(file.read_text()) == record
-    evidence.main(["shares"], site)
-    run = json.loads(file.read_text())["print_shares.py 3 4"]
-    assert run["seconds"] < 601
-    assert run["python"] == sys.version.split()[0]
 
 
 def test_a_program_that_fails_changes_nothing(evidence: Any, site: Path) -> None:

@@ -78,11 +78,3 @@ def test_the_paper_cites_exactly_what_its_bibliography_has() -> None:
     )
     cited = re.findall(r"(?<!\w)@(\w+)", PAPER)
     assert sorted(entries) == sorted(set(cited))
-
-
-def test_links_of_the_paper_lead_to_pages() -> None:
-    targets = [
-        target for target in re.findall(r"\]\(([^)]+)\)", PAPER) if "://" not in target
-    ]
-    assert len(targets) > 10
-    assert not [target for target in targets if not (ROOT / target).is_file()]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 import re
 import runpy
@@ -28,7 +27,6 @@ from bft.models import (
     read_application,
     read_jobs,
     read_measurements,
-    read_philly_jobs,
     read_published_jobs,
     read_swf_jobs,
     read_table,
@@ -766,44 +764,6 @@ def test_columns_of_one_name_are_refused() -> None:
         pd.DataFrame([[1, 2]], columns=["x", " x "]),
         "t.csv",
     )
-
-
-def test_a_log_of_philly_holds_lists_and_times_of_plain_digits(tmp_path: Path) -> None:
-    attempt = {
-        "start_time": "2017-10-07 01:00:00",
-        "end_time": "2017-10-07 02:00:00",
-        "detail": [{"gpus": ["a", "b"]}],
-    }
-    entry = {
-        "jobid": "j",
-        "submitted_time": "2017-10-07 00:00:00",
-        "attempts": [attempt],
-        "user": "u",
-        "vc": "v",
-    }
-    path = tmp_path / "log.json"
-    for change, column in (
-        (
-            {"attempts": [{**attempt, "detail": [{"gpus": "gpu0"}]}]},
-            "detail",
-        ),  # not the letters of a text
-        ({"submitted_time": "２０１７-10-07 00:00:00"}, "submitted_time"),
-        ({"user": 1.5}, "user"),
-        ({"vc": True}, "vc"),
-    ):
-        path.write_text(json.dumps([entry, {**entry, "jobid": "k", **change}]))
-        caught = refused("", read_philly_jobs, path)
-        assert (
-            caught.file,
-            caught.row,
-            caught.column,
-            caught.job,
-        ) == (
-            str(path),
-            2,
-            column,
-            "k",
-        )
 
 
 def test_profiles_are_refused_before_anything_is_learnt() -> None:
