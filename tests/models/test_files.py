@@ -12,6 +12,7 @@ import resource
 import subprocess
 import sys
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -30,9 +31,9 @@ from bft.models import (
 )
 from bft.models.errors import printable
 from bft.models.files import MAX_LINE, parse_json, read_json
-from bft.replay.cli.main import run
 
 MIB = 1 << 20
+Told = Callable[..., str]
 # Runs a command line and reports the peak of its memory; not getrusage: that begins with what the parent had.
 WATCHED = """
 import sys
@@ -82,19 +83,18 @@ def watched(*args: str, limit_mib: int | None = None) -> tuple[int, str, int]:
 
 
 def test_what_unpacks_to_more_than_the_limit_is_refused_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Told
 ) -> None:
     monkeypatch.setattr("bft.models.files.MAX_UNPACKED", 2 * MIB)
     rows = b"a,b\n" + b"1,2\n" * MIB
-    out = str(tmp_path / "out.parquet")
     for name, content in (
         ("t.csv.gz", gzip.compress(rows)),
         ("t.tar.gz", archive("t.csv", rows)),
     ):
         path = tmp_path / name
         path.write_bytes(content)
-        assert run(["convert", str(path), "-o", out]) == 2
-        assert f"{path}: unpacks to more than" in capsys.readouterr().err
+        said = f"{path}: unpacks to more than"
+        told(f"convert {path} -o {tmp_path}/out.parquet", said, code=2)
     (tmp_path / "t.csv").write_bytes(rows)
     assert len(read_table(tmp_path / "t.csv")) == MIB
     packed = tmp_path / "p.json"
@@ -154,31 +154,27 @@ def test_parquet_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_parquet_with_texts_that_are_not_utf8_is_refused_by_column(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, told: Told
 ) -> None:
     path = tmp_path / "jobs.parquet"
     bad = pa.array([b"ok", b"\xff\xfe"], pa.binary())
     for column in (bad.view(pa.string()), bad.view(pa.string()).dictionary_encode()):
         pq.write_table(pa.table({"x": [1, 2], "name": column}), path)
-        assert run(["convert", str(path), "-o", str(tmp_path / "out.parquet")]) == 2
-        assert (
-            f"{path}, column name: not UTF-8 text (save it as UTF-8)"
-            in capsys.readouterr().err
-        )
+        said = f"{path}, column name: not UTF-8 text (save it as UTF-8)"
+        told(f"convert {path} -o {tmp_path}/out.parquet", said, code=2)
 
 
-def test_out_of_memory_is_a_message_that_names_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "trace.parquet"
-    path.write_bytes(numbers(30_000_000))
-    code, told, _ = watched("trace", "info", str(path), limit_mib=620)
+@pytest.mark.parametrize("command", ["trace info", "solve"])
+def test_out_of_memory_is_a_message_that_names_the_file(
+    tmp_path: Path, command: str
+) -> None:
+    path = tmp_path / ("p.json" if command == "solve" else "trace.parquet")
+    lists = b"[" + b"[]," * 9_000_000 + b"1]"
+    path.write_bytes(lists if command == "solve" else numbers(30_000_000))
+    code, said, _ = watched(*command.split(), str(path), limit_mib=620)
     assert code == 2
-    assert told.startswith(f"Error: {path}: not enough memory")
-    assert "ulimit -v" in told
-    packed = tmp_path / "p.json"
-    packed.write_bytes(b"[" + b"[]," * 9_000_000 + b"1]")
-    code, told, _ = watched("solve", str(packed), limit_mib=620)
-    assert code == 2
-    assert told.startswith(f"Error: {packed}: not enough memory")
+    assert said.startswith(f"Error: {path}: not enough memory")
+    assert "ulimit -v" in said
 
 
 def test_a_thread_that_cannot_start_is_no_damage_of_the_file(
@@ -344,11 +340,11 @@ def test_full_lists_of_a_large_machine_do_not_fill_the_memory(tmp_path: Path) ->
 
 @pytest.mark.parametrize("what", ["name", "id"])
 def test_long_names_of_a_problem_are_shortened_in_messages(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
+    here: Path, told: Told, what: str
 ) -> None:
     long = "x" * 5_000_000
     job = {
-        "name": "a",
+        "name": "a" if what == "id" else long,
         "Jmin": 5,
         "Jmax": 4,
         "Ns": [0, 4],
@@ -356,32 +352,25 @@ def test_long_names_of_a_problem_are_shortened_in_messages(
         "Tcup": 1,
         "Tcdw": 1,
     }
-    posed = {
-        "units": 4,
-        "Tfwd": 120,
-        "jobs": [{**job, "name": long} if what == "name" else job],
-        "id": long,
-    }
-    path = tmp_path / "p.jsonl"
-    path.write_text(json.dumps(posed) + "\n")
-    assert run(["solve", str(path)]) == 2
-    (answer,) = map(json.loads, capsys.readouterr().out.splitlines())
-    assert "Jmin 5 and Jmax 4" in answer["error"]
+    posed = {"units": 4, "Tfwd": 120, "jobs": [job], "id": long}
+    Path("p.jsonl").write_text(json.dumps(posed) + "\n")
+    answer = json.loads(
+        told("solve p.jsonl", "Jmin 5 and Jmax 4", code=2).splitlines()[0]
+    )
     assert len(answer["error"]) < 1500
 
 
 @pytest.mark.parametrize(
     "value", ["NaN", "Infinity", "-Infinity", "1e400", '{"a": [1, NaN]}']
 )
-def test_an_id_that_json_lacks_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], value: str
-) -> None:
-    path = tmp_path / "p.json"
-    path.write_text(f'{{"units": 4, "Tfwd": 120, "jobs": [], "id": {value}}}')
-    assert run(["solve", str(path)]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "id: expected a value that JSON has, not" in err
+def test_an_id_that_json_lacks_is_refused(here: Path, told: Told, value: str) -> None:
+    Path("p.json").write_text(f'{{"units": 4, "Tfwd": 120, "jobs": [], "id": {value}}}')
+    told(
+        "solve p.json",
+        "Error: p.json: ",
+        "id: expected a value that JSON has, not",
+        code=2,
+    )
 
 
 def test_a_name_that_no_file_can_hold_is_refused_in_python_too() -> None:

@@ -273,20 +273,6 @@ def test_the_best_batch_by_plain_loops(
         assert (m, s) == (0, 0)
 
 
-@given(parameters, st.floats(0, 1e6))
-def test_efficiency_falls_with_the_batch_and_rises_with_noise(
-    p: ThroughputParameters, pgns: float
-) -> None:
-    batches = np.array([64, 65, 128, 4096])
-    low, high = (
-        Goodput(p, noise, LIMITS).efficiency(batches) for noise in (pgns, 2 * pgns + 1)
-    )
-    assert low[0] == 1
-    assert (np.diff(low) <= 0).all()
-    assert (low <= high + 1e-15).all()
-    assert (low > 0).all()
-
-
 @given(st.floats(1e-6, 1e3), st.floats(0, 1e3), st.floats(1, 1e3))
 def test_adascale_gain_is_the_scale_times_the_efficiency(
     sqr: float, var: float, scale: float
@@ -308,11 +294,6 @@ def test_noise_scales_and_gains_at_their_ends() -> None:
     assert noise_scale(0.0, 6.0, 64) == noise_scale(-1e-9, 6.0, 64) == math.inf
     assert Goodput(TRUTH, math.inf, LIMITS).efficiency([64, 4096]).tolist() == [1, 1]
     refused("pgns", Goodput, TRUTH, math.nan, LIMITS, error=ValueError)
-
-
-def test_a_single_replica_beyond_the_first_batch_accumulates() -> None:
-    _, m, s = Goodput(TRUTH, math.inf, replace(LIMITS, most=256)).best_batch(1, 1)
-    assert (int(m), int(s)) == (128, 1)
 
 
 @pytest.mark.parametrize(("change", "name"), [({"atomic_min": 0}, "atomic_min"), ({"atomic_min": 65}, "atomic_min"),

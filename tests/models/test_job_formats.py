@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,22 +16,22 @@ from hypothesis import strategies as st
 from refusals import refused
 
 from bft.models import JobTable
-from bft.models.workloads.cluster_jobs import read_tiresias_jobs
+from bft.models.workloads.cluster_jobs import read_tiresias_jobs, read_venus_jobs
 from bft.models.workloads.jobs_philly import read_philly_jobs
 from bft.models.workloads.jobs_swf import read_swf_jobs
 
 SECOND_NS = 10**9
+TABLES: dict[str, Callable[..., JobTable]] = {
+    "tiresias": read_tiresias_jobs,
+    "swf": read_swf_jobs,
+    "philly": read_philly_jobs,
+    "venus": read_venus_jobs,
+}
 READERS: dict[str, Callable[[Path], JobTable]] = {
     "tiresias.csv": read_tiresias_jobs,
     "log.swf": read_swf_jobs,
     "cluster_job_log": read_philly_jobs,
 }
-
-
-def written(folder: Path, name: str, text: str) -> Path:
-    path = folder / name
-    path.write_text(text)
-    return path
 
 
 def complaint(read: Callable[[Path], JobTable], path: Path) -> str:
@@ -40,7 +40,26 @@ def complaint(read: Callable[[Path], JobTable], path: Path) -> str:
     return message
 
 
-# --- all of them ------------------------------------------------------------------------------------------------------
+CASES = tomllib.loads(
+    (Path(__file__).parents[1] / "data" / "read.toml").read_text("utf-8")
+)["case"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["reader"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_jobs_of_a_table(case: dict[str, Any], packed: bool, tmp_path: Path) -> None:  # fmt: skip
+    path = (
+        tmp_path
+        / f"table.{'swf' if case['reader'] == 'swf' else 'csv'}{'.gz' * packed}"
+    )
+    text = case["text"].encode()
+    path.write_bytes(gzip.compress(text) if packed else text)
+    found = TABLES[case["reader"]](path, **case.get("options", {}))
+    assert list(found.notes) == case.get("notes", [])
+    for job, told in zip(found, case["jobs"], strict=True):
+        for name, value in told.items():
+            read = job.rates.tolist() if name == "rates" else getattr(job, name)
+            assert read == (None if value == "none" else value), name
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -75,53 +94,6 @@ def test_anything_is_a_table_or_an_input_error(
     complaint(READERS[name], path)
 
 
-# --- Tiresias ---------------------------------------------------------------------------------------------------------
-
-HEAD = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
-
-
-def test_a_trace_of_tiresias(tmp_path: Path) -> None:
-    path = written(
-        tmp_path, "t.csv", HEAD + "7,8,30,133,vgg11,147,23\n8,1,30.5,9,resnet50,2.5,0\n"
-    )
-    first, second = read_tiresias_jobs(path)
-    assert (first.name, first.tsub_ns, first.jmin, first.request, first.jmax) == (
-        "7",
-        30 * SECOND_NS,
-        8,
-        8,
-        8,
-    )
-    assert (first.model, first.pmax, first.rates[8], first.tcup_s, first.tcdw_s) == (
-        "vgg11",
-        147,
-        1,
-        0,
-        0,
-    )
-    assert dict(first.extra) == {"iterations": 133, "interval": 23}
-    assert (second.tsub_ns, second.pmax) == (30_500_000_000, 2.5)
-
-
-def test_skew_may_be_a_column(tmp_path: Path) -> None:
-    text = "job_id,num_gpu,submit_time,duration,skew,spread_slowdown\na,2,0,1,0.7,1.5\nb,2,0,1,,\n"
-    first, second = read_tiresias_jobs(written(tmp_path, "t.csv", text))
-    assert (first.skew, first.spread_slowdown) == (0.7, 1.5)
-    assert (second.skew, second.spread_slowdown) == (None, 1.0)
-
-
-def test_jobs_that_need_nothing_are_left_out(tmp_path: Path) -> None:
-    path = written(
-        tmp_path, "t.csv", HEAD + "1,0,0,1,a,5,0\n2,1,0,1,a,0,0\n3,1,0,1,a,5,0\n"
-    )
-    jobs = read_tiresias_jobs(path)
-    assert [job.name for job in jobs] == ["3"]
-    assert jobs.notes == ("jobs left out: 2 without GPUs or duration",)
-    assert "no job to replay" in complaint(
-        read_tiresias_jobs, written(tmp_path, "t.csv", HEAD + "1,0,0,1,a,5,0\n")
-    )
-
-
 @pytest.mark.reference
 @pytest.mark.parametrize(("name", "jobs"), [("60_job", 60), ("venus_vcHvQ", 2654)])
 def test_published_traces(reference: Path, name: str, jobs: int) -> None:
@@ -141,63 +113,6 @@ def test_published_traces(reference: Path, name: str, jobs: int) -> None:
     ]
 
 
-# --- the Standard Workload Format -------------------------------------------------------------------------------------
-
-SWF = """; Version: 2.2
-; UnixStartTime: 1000000000
-; MaxNodes: 10
-; MaxProcs: 80
-;
- 1  10  5 100  16 -1 -1 32 3600 -1 1 7 2 3 4 1 -1 -1
- 2  20  5 50.5 -1 -1 -1 9 -1 -1 1 -1 -1 -1 -1 -1 -1 -1
- 3  30 -1 -1   -1 -1 -1 8 60 -1 5 7 2 3 4 1 -1 -1
- 4  30  1 10    8 -1 -1 8 60 -1 2 7 2 3 4 1 -1 -1
-"""
-
-
-def test_a_workload(tmp_path: Path) -> None:
-    jobs = read_swf_jobs(written(tmp_path, "log.swf", SWF))
-    first, second = jobs
-    assert jobs.notes == (
-        "jobs left out: 1 that are parts of others (status 2 to 4), 1 that never ran",
-    )
-    assert (first.name, first.tsub_ns, first.request, first.pmax) == (
-        "1",
-        1_000_000_010 * SECOND_NS,
-        2,
-        100,
-    )
-    assert (first.user, first.vc) == ("7", "1")
-    assert first.extra == {
-        "requested_s": 3600.0,
-        "status": "1",
-        "group": "2",
-        "executable": "3",
-        "queue": "4",
-    }
-    assert (second.request, second.pmax, second.user, second.vc) == (2, 50.5, "", "")
-    assert second.extra == {"status": "1"}
-
-
-def test_units_may_be_processors(tmp_path: Path) -> None:
-    path = written(tmp_path, "log.swf", SWF)
-    assert [job.request for job in read_swf_jobs(path, processors_per_unit=1)] == [
-        16,
-        9,
-    ]
-    assert [job.request for job in read_swf_jobs(path, processors_per_unit=5)] == [4, 2]
-    without_header = written(tmp_path, "plain.swf", SWF.replace("; Max", "; Least"))
-    assert [job.request for job in read_swf_jobs(without_header)] == [16, 9]
-
-
-def test_submits_may_be_epochs_and_the_file_compressed(tmp_path: Path) -> None:
-    text = SWF.replace(" 1  10  5", " 1  1600000000  5")
-    path = tmp_path / "log.swf.gz"
-    path.write_bytes(gzip.compress(text.encode()))
-    first, _ = read_swf_jobs(path)
-    assert first.tsub_ns == 1_600_000_000 * SECOND_NS
-
-
 @pytest.mark.reference
 def test_a_published_workload(reference: Path) -> None:
     found = read_swf_jobs(reference / "logs" / "swf" / "alea-hpc2n-excerpt.swf.gz")
@@ -209,69 +124,3 @@ def test_a_published_workload(reference: Path) -> None:
         31405.0,
     )
     assert max(job.request for job in found) <= 240
-
-
-# --- Philly -----------------------------------------------------------------------------------------------------------
-
-
-def attempt(start: str | None, end: str | None, *gpus: int) -> dict[str, Any]:
-    detail = [
-        {"ip": f"m{node}", "gpus": [f"gpu{k}" for k in range(count)]}
-        for node, count in enumerate(gpus)
-    ]
-    return {"start_time": start, "end_time": end, "detail": detail}
-
-
-def entry(name: str, *attempts: dict[str, Any], **other: Any) -> dict[str, Any]:
-    known = {
-        "status": "Pass",
-        "vc": "ee9",
-        "user": "ce2",
-        "submitted_time": "2017-10-07 01:11:39",
-    }
-    return {**known, "jobid": name, "attempts": list(attempts), **other}
-
-
-def test_a_log_of_philly(tmp_path: Path) -> None:
-    once = entry("once", attempt("2017-10-07 01:12:09", "2017-10-07 01:13:23", 8))
-    twice = entry(
-        "twice",
-        attempt("2017-10-07 01:12:00", "2017-10-07 01:13:00", 8, 4),
-        attempt("2017-10-07 02:00:00", "2017-10-07 02:00:30", 8),
-        attempt("2017-10-07 02:01:00", "None", 8),
-        attempt(None, "2017-10-07 02:00:30", 8),
-        user=None,
-    )
-    never, cpu = (
-        entry("never"),
-        entry("cpu", attempt("2017-10-07 01:12:09", "2017-10-07 01:13:23")),
-    )
-    path = written(tmp_path, "cluster_job_log", json.dumps([once, twice, never, cpu]))
-    jobs = read_philly_jobs(path)
-    first, second = jobs
-    assert jobs.notes == (
-        "jobs left out: 2 without an attempt that has GPUs, start and end",
-    )
-    assert (first.name, first.request, first.pmax, first.user, first.vc) == (
-        "once",
-        8,
-        74.0,
-        "ce2",
-        "ee9",
-    )
-    assert (
-        first.tsub_ns == 1_507_363_899 * SECOND_NS
-    )  # 08:11:39 UTC: Pacific daylight saving time
-    assert first.extra == {"status": "Pass", "attempts": 1}
-    assert (second.request, second.pmax, second.user, second.extra["attempts"]) == (
-        12,
-        90.0,
-        "",
-        2,
-    )
-
-
-def test_clocks_that_are_put_back_do_not_shorten_jobs(tmp_path: Path) -> None:
-    over = entry("a", attempt("2017-11-05 00:30:00", "2017-11-05 03:30:00", 1))
-    path = written(tmp_path, "log.json", json.dumps([over]))
-    assert read_philly_jobs(path).jobs[0].pmax == 4 * 3600

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from refusals import refused
 from toy_application import EPOCHS, step_s, workload, write_application
 
-from bft.models import Job
+from bft.models import Job, JobTable
 from bft.models.speed.applications import read_application
 from bft.models.speed.dynamics import (
     SECOND_NS,
@@ -24,7 +25,7 @@ from bft.models.speed.dynamics import (
 from bft.models.speed.goodput import BatchLimits
 from bft.models.speed.throughput import Observations, fit_throughput, objective
 from bft.models.workloads.jobs_pollux import read_pollux_jobs
-from bft.replay import EqualShare, Replay, Rules, Traits, always_idle
+from bft.replay import Decision, EqualShare, Replay, Rules, State, Traits, always_idle
 
 
 @pytest.fixture(scope="module")
@@ -35,9 +36,7 @@ def applications(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def dynamics(job: Job, *, tunes: bool = False) -> ApplicationDynamics:
-    made = job.profile.start(tunes=tunes)
-    assert isinstance(made, ApplicationDynamics)
-    return made
+    return job.profile.start(tunes=tunes)
 
 
 # --- reading
@@ -86,20 +85,10 @@ def test_a_table_beside_the_folders_states_speed_and_restart_seconds(
         "applications.csv states slowdowns and restart seconds by application",
     )
     as_measured = read_application(traces / "toy", atomic_max=32)
-    assert isinstance(job.profile, ApplicationProfile)
     assert job.profile.application.limits == as_measured.limits
     rate, _ = dynamics(job).rate((2,), 0.0, 0)
     unchanged = ApplicationProfile(as_measured, 128).start().rate((2,), 0.0, 0)[0]
     assert rate == pytest.approx(unchanged / 1.5)
-
-
-def test_a_table_that_lacks_an_application_says_so(tmp_path: Path) -> None:
-    traces = tmp_path / "traces"
-    write_application(traces / "toy")
-    (traces / "applications.csv").write_text("application,slowdown\nother,2\n")
-    table = workload(traces, "a,0,toy,2,128")
-    assert table.notes[0].endswith("it has no row for toy")
-    assert table.jobs[0].restart_s is None
 
 
 def test_measurements_by_kind_of_units(tmp_path: Path) -> None:
@@ -111,7 +100,6 @@ def test_measurements_by_kind_of_units(tmp_path: Path) -> None:
     )
     path = Path(workload(traces, "a,0,toy,2,128").source)
     (job,) = read_pollux_jobs(path, traces, units_per_node={"slow": 4, "fast": 8})
-    assert isinstance(job.profile, ApplicationProfile)
     assert job.profile.on("fast").limits.atomic_max == 32
     assert job.profile.on("slow").limits.atomic_max == 64
     assert job.profile.on("fast").single_rate == pytest.approx(4 * 64 / 0.74)
@@ -125,20 +113,22 @@ def test_measurements_by_kind_of_units(tmp_path: Path) -> None:
     assert rates == pytest.approx([rates[0], rates[0], 4 * rates[0]])
 
 
-def test_an_application_without_measurements_on_a_kind_is_named(tmp_path: Path) -> None:
+def test_what_tables_lack_is_said(tmp_path: Path) -> None:
     traces = tmp_path / "traces"
     write_application(traces / "toy", fast=4.0)
     write_application(traces / "other")
-    table = workload(traces, "a,0,toy,2,64", "b,0,other,2,64")
-    assert table.notes == (
-        "other was not measured on kind fast: there it goes as measured without a kind",
-    )
     assert workload(traces, "a,0,toy,2,64").notes == ()
-
-
-def test_the_artifacts_layout_is_found(applications: Path) -> None:
-    jobs = workload(applications, "a,0,toy,1,64")
-    assert len(read_pollux_jobs(jobs.source)) == 1
+    (note,) = workload(traces, "a,0,toy,2,64", "b,0,other,2,64").notes
+    assert (
+        note
+        == "other was not measured on kind fast: there it goes as measured without a kind"
+    )
+    (traces / "applications.csv").write_text("application,slowdown\nother,2\n")
+    table = workload(traces, "a,0,toy,2,128")
+    assert table.notes[0].endswith("it has no row for toy")
+    assert table.jobs[0].restart_s is None
+    # The layout of the artifact is found.
+    assert len(read_pollux_jobs(table.source)) == 1
 
 
 # --- batches
@@ -164,65 +154,50 @@ def test_a_batch_is_shared_out_within_memory(replicas: int, batch: int) -> None:
 def test_true_speed_by_hand(applications: Path) -> None:
     """2 units of a node at a batch of 128: the first epoch of 1000 steps ends after 1000 / gain steps of 0.84 s."""
     (job,) = workload(applications, "a,0,toy,2,128")
-    rate, until = dynamics(job).rate((2,), 0.0, 0)
+    one = dynamics(job)
+    rate, until = one.rate((2,), 0.0, 0)
     step, _ = step_s("2", 64)
     assert rate == pytest.approx(64 * (301 / 151) / step, rel=1e-9)
     assert until == pytest.approx(1000 / (301 / 151) * step * SECOND_NS, abs=2)
-
-
-def test_asked_again_it_answers_the_same_and_hits_the_end_of_the_epoch(
-    applications: Path,
-) -> None:
-    (job,) = workload(applications, "a,0,toy,2,128")
-    one = dynamics(job)
-    rate, until = one.rate((2,), 0.0, 0)
-    later = until // 3
-    again, same = one.rate((2,), rate * later / SECOND_NS, later)
-    assert same == until
-    assert again == pytest.approx(rate, rel=1e-12)
+    # Asked again it answers the same, and hits the end of the epoch.
+    again, same = one.rate((2,), rate * (until // 3) / SECOND_NS, until // 3)
+    assert (again, same) == (pytest.approx(rate, rel=1e-12), until)
     _, after = one.rate((2,), rate * until / SECOND_NS, until)
     assert after == pytest.approx(2 * until, abs=4)
-
-
-def test_work_that_was_lost_is_done_again(applications: Path) -> None:
-    """Progress may go back between two questions: the epoch ends later."""
-    (job,) = workload(applications, "a,0,toy,2,128")
-    one = dynamics(job)
-    rate, until = one.rate((2,), 0.0, 0)
-    half = until // 2
-    _, after = one.rate((2,), rate * half / SECOND_NS - rate * 10, half)
+    # Work that was lost is done again: the epoch ends later.
+    lost = dynamics(job)
+    lost.rate((2,), 0.0, 0)
+    _, after = lost.rate((2,), rate * (until // 2) / SECOND_NS - rate * 10, until // 2)
     assert after == pytest.approx(until + 10 * SECOND_NS, abs=10)
 
 
-def test_whole_seconds(applications: Path) -> None:
+class Moves(EqualShare):
+    """One of these numbers of units every 100 s, in turn."""
+
+    def __init__(self, sizes: list[int], *, tunes: bool = False) -> None:
+        self.sizes, self.kind = sizes, Traits(migrates=True, tunes=tunes)
+
+    def decide(self, state: State) -> Decision:
+        at = state.time_ns // (100 * SECOND_NS)
+        count = self.sizes[at % len(self.sizes)]
+        return Decision((count,), wake_ns=(at + 1) * 100 * SECOND_NS)
+
+
+def replayed(jobs: JobTable, policy: Moves) -> Any:
+    """The record of the job."""
+    trace = always_idle(5, 0, 10**6 * SECOND_NS, units_per_node=4)
+    return Replay(trace, jobs, policy, Rules()).run().records[0]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_whole_seconds(applications: Path, whole: bool) -> None:
     """An epoch of 1000 steps takes 421.4 s: the three end at 421, 842 and 1263 s, or at 1264.2 s."""
-    trace = always_idle(1, 0, 10**5 * SECOND_NS, units_per_node=4)
-    step, _ = step_s("2", 64)
-    epoch_s = 1000 / (301 / 151) * step
-
-    class Two(EqualShare):
-        def decide(self, state):  # type: ignore[no-untyped-def]
-            from bft.replay import Decision
-
-            return Decision((2,))
-
-    (record,) = (
-        Replay(
-            trace,
-            workload(applications, "a,0,toy,2,128", whole_seconds=True),
-            Two(),
-            Rules(),
-        )
-        .run()
-        .records
-    )
-    assert record.finish_ns == 3 * round(epoch_s) * SECOND_NS
-    (record,) = (
-        Replay(trace, workload(applications, "a,0,toy,2,128"), Two(), Rules())
-        .run()
-        .records
-    )
-    assert record.finish_ns == pytest.approx(3 * epoch_s * SECOND_NS, abs=10)
+    epoch_s = 1000 / (301 / 151) * step_s("2", 64)[0]
+    jobs = workload(applications, "a,0,toy,2,128", whole_seconds=whole)
+    end_s = 3 * (round(epoch_s) if whole else epoch_s)
+    within = 0 if whole else 10
+    found = replayed(jobs, Moves([2])).finish_ns
+    assert found == pytest.approx(end_s * SECOND_NS, abs=within)
 
 
 @examples(15)
@@ -234,20 +209,7 @@ def test_progress_is_conserved_however_often_it_is_moved(
 ) -> None:
     """A job moved every 100 s finishes, with exactly its work done."""
     jobs = workload(applications, "a,0,toy,2,128", whole_seconds=whole)
-
-    class Moves(EqualShare):
-        kind = Traits(migrates=True, tunes=tunes)
-
-        def decide(self, state):  # type: ignore[no-untyped-def]
-            from bft.replay import Decision
-
-            at = state.time_ns // (100 * SECOND_NS)
-            return Decision(
-                (sizes[at % len(sizes)],), wake_ns=(at + 1) * 100 * SECOND_NS
-            )
-
-    trace = always_idle(5, 0, 10**6 * SECOND_NS, units_per_node=4)
-    (record,) = Replay(trace, jobs, Moves(), Rules()).run().records
+    record = replayed(jobs, Moves(sizes, tunes=tunes))
     assert record.finish_ns is not None
     assert record.work == pytest.approx(jobs.jobs[0].pmax, rel=1e-9)
 

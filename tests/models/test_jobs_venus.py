@@ -13,10 +13,6 @@ from bft.models import Job
 from bft.models.sharing.xi_table import XiTable
 from bft.models.workloads.cluster_jobs import read_venus_jobs
 
-HEADER = "job_id,user,vc,jobname,gpu_num,cpu_num,state,submit_time,duration,model,batchsize,amp,gpu_util,gmem_util,gmem"
-ROW = (
-    "765472,u1,vcA,,4,1,COMPLETED,2020-09-01 00:00:03,97,ResNet18,64,1,62.0,34.0,3584.0"
-)
 read_colocation = runpy.run_path(
     str(Path(__file__).parents[2] / "benchmarks" / "_colocation.py")
 )["read_colocation"]
@@ -24,67 +20,11 @@ PAIRS = "model1,batchsize1,amp1,speed1,model2,batchsize2,amp2,speed2"
 
 
 def table(
-    folder: Path, *rows: str, header: str = HEADER, name: str = "jobs.csv"
+    folder: Path, *rows: str, header: str = PAIRS, name: str = "jobs.csv"
 ) -> Path:
     path = folder / name
     path.write_text("\n".join((header, *rows)) + "\n")
     return path
-
-
-def test_a_row_becomes_a_rigid_job(tmp_path: Path) -> None:
-    (job,) = read_venus_jobs(table(tmp_path, ROW))
-    assert (job.name, job.user, job.vc, job.model, job.batch_size) == (
-        "765472",
-        "u1",
-        "vcA",
-        "ResNet18+amp",
-        64,
-    )
-    assert job.tsub_ns == 1_598_918_403_000_000_000
-    assert (job.jmin, job.jmax, job.request, job.tcup_s, job.tcdw_s) == (4, 4, 4, 0, 0)
-    assert job.rates.tolist() == [0, 0, 0, 0, 1]
-    assert job.pmax == 97
-    assert job.memory_gib == 3.5
-    assert dict(job.extra) == {
-        "cpu_num": 1, "state": "COMPLETED", "amp": 1, "gpu_util": 62.0, "gmem_util": 34.0, "gmem": 3584.0
-    }  # fmt: skip
-
-
-def test_only_four_columns_are_needed(tmp_path: Path) -> None:
-    (job,) = read_venus_jobs(
-        table(tmp_path, "007,8,12.5,0.5", header="job_id,gpu_num,submit_time,duration")
-    )
-    assert (job.model, job.user, job.vc) == ("", "", "")
-    assert (job.batch_size, job.memory_gib, dict(job.extra)) == (None, None, {})
-    assert job.pmax == 0.5
-
-
-@pytest.mark.parametrize(
-    ("value", "instant"),
-    [
-        ("0", 1_585_699_200_000_000_000),
-        ("13219203", 1_598_918_403_000_000_000),
-        ("1970-01-01T01:00:00+01:00", 0),
-    ],
-)
-def test_submit_times_are_dates_or_seconds_from_the_origin(
-    tmp_path: Path, value: str, instant: int
-) -> None:
-    (job,) = read_venus_jobs(
-        table(tmp_path, f"a,1,{value},1", header="job_id,gpu_num,submit_time,duration"),
-    )
-    assert job.tsub_ns == instant
-
-
-def test_jobs_are_in_the_order_of_the_file_without_those_that_used_no_units(
-    tmp_path: Path,
-) -> None:
-    header = "job_id,gpu_num,submit_time,duration"
-    rows = ("c,1,5,1", "cpu,0,0,9", "a,1,0,1", "none,1,0,0", "b,1,5,1")
-    jobs = read_venus_jobs(table(tmp_path, *rows, header=header))
-    assert [job.name for job in jobs] == ["c", "a", "b"]
-    assert jobs.by_submit() == [1, 0, 2]
-    assert jobs.notes == ("jobs left out: 2 without GPUs or duration",)
 
 
 def job(tmp_path: Path, model: str, batch: int, amp: int) -> Job:
@@ -100,9 +40,7 @@ def ratios(table: XiTable, a: Job, b: Job) -> tuple[float, float] | None:
 
 
 def test_speeds_become_ratios(tmp_path: Path) -> None:
-    xi = read_colocation(
-        table(tmp_path, "A,32,0,0.8,B,64,1,1.25", header=PAIRS), indifferent=["Big"]
-    )
+    xi = read_colocation(table(tmp_path, "A,32,0,0.8,B,64,1,1.25"), indifferent=["Big"])
     a, b, big = (
         job(tmp_path, "A", 32, 0),
         job(tmp_path, "B", 64, 1),
@@ -129,7 +67,7 @@ def test_speeds_become_ratios(tmp_path: Path) -> None:
     ],
 )
 def test_bad_pairs_are_named(tmp_path: Path, row: str, column: str) -> None:
-    caught = refused("", read_colocation, table(tmp_path, row, header=PAIRS))
+    caught = refused("", read_colocation, table(tmp_path, row))
     assert (caught.row, caught.column) == (1, column)
 
 

@@ -311,17 +311,6 @@ def test_following_the_hope_finds_the_truth(
     )
 
 
-def test_noise_averages_out() -> None:
-    rng = np.random.default_rng(0)
-    online = OnlineCurve()
-    errors = []
-    for step in range(1, 10_001):
-        online.observe(4, 100 * rng.uniform(0.5, 1.5), rng.uniform(1, 60))
-        if step in (100, 10_000):
-            errors.append(abs(online.rate(4) - 100))
-    assert errors[1] < 1.5 < 10
-
-
 def test_longer_observations_count_more() -> None:
     online = OnlineCurve()
     online.observe(2, 10, 30)
