@@ -6,6 +6,7 @@ import math
 from datetime import UTC, datetime
 
 import pytest
+from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
@@ -28,6 +29,7 @@ def traced(
 
 
 @pytest.mark.parametrize("scheduler", ["pbs", "lsf", "sge", "cobalt", "flux"])
+@examples(100, quick=6)
 @given(nodes=st.integers(2, 20), days=st.floats(0.3, 1.5), seed=st.integers(0, 99))
 def test_all_schedulers_log_the_same_jobs(
     scheduler: str, nodes: int, days: float, seed: int

@@ -367,8 +367,7 @@ def test_an_id_that_json_lacks_is_refused(here: Path, told: Told, value: str) ->
     Path("p.json").write_text(f'{{"units": 4, "Tfwd": 120, "jobs": [], "id": {value}}}')
     told(
         "solve p.json",
-        "Error: p.json: ",
-        "id: expected a value that JSON has, not",
+        "Error: id: expected a value that JSON has, not",
         code=2,
     )
 

@@ -131,6 +131,7 @@ def test_round_trip_of_states(jobs: list[SyntheticJob]) -> None:
     assert overlap == bool(idle_rows and (stated & not_idle).any())
 
 
+@examples(100, quick=10)
 @given(jobs=job_lists())
 def test_a_delimiter_may_end_the_lines_and_their_order_does_not_matter(
     jobs: list[SyntheticJob],

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
@@ -60,6 +61,7 @@ def frame(jobs: list[SyntheticJob], times: str) -> pd.DataFrame:
 @pytest.mark.parametrize(
     ("form", "columns"), [("intervals", INTERVALS), ("slurm", SLURM)]
 )
+@examples(100, quick=10)
 @given(
     jobs=job_lists(),
     times=st.sampled_from(["epochs", "floats", "zoned", "naive"]),
