@@ -1,12 +1,17 @@
-"""Habits of the house that no tool checks: sums, mutants, and that pages name what is there."""
+"""Habits of the house that no tool checks: sums, mutants, metadata and sources; pages name what is there."""
 
 from __future__ import annotations
 
 import ast
+import json
 import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
 
 from bft.replay import Traits
 
@@ -119,3 +124,101 @@ def test_every_mutant_names_text_that_stands_once() -> None:
         for each in mutants
         if (ROOT / each["file"]).read_text("utf-8").count(each["old"]) != 1
     ]
+
+
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+
+
+def test_each_python_that_the_package_names_is_tested() -> None:
+    workflow = ROOT / ".github" / "workflows" / "tests.yml"
+    if not workflow.exists():
+        pytest.skip("an sdist leaves out hidden folders")
+    job = yaml.safe_load(workflow.read_text())["jobs"]["pythons"]
+    named = re.findall(r"Python :: (3\.\d+)", " ".join(PROJECT["classifiers"]))
+    assert job["strategy"]["matrix"]["python"] == named
+
+
+def test_version_licence_and_repository_are_the_same_in_all_metadata() -> None:
+    citation: dict[str, Any] = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    codemeta = json.loads((ROOT / "codemeta.json").read_text())
+    repository = PROJECT["urls"]["Repository"]
+    assert citation["version"] == codemeta["version"] == PROJECT["version"]
+    assert citation["repository-code"] == codemeta["codeRepository"] == repository
+    assert codemeta["license"].endswith(f"/{PROJECT['license']}")
+    assert citation["license"] == PROJECT["license"]
+    texts = [(ROOT / name).read_text() for name in ("LICENSE", "LICENSES/MIT.txt")]
+    assert texts[0] == texts[1]
+
+
+PAGE = (ROOT / "docs" / "related.md").read_text("utf-8")
+SOURCES = dict(re.findall(r"^\[([^\]]+)\]: (\S+)$", PAGE, flags=re.MULTILINE))
+
+
+def programs() -> list[list[str]]:
+    """Return the rows of the comparison, without its head: cells by column."""
+    table = PAGE.split("| tool |", 1)[1].split("\n\n", 1)[0]
+    return [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in table.splitlines()[2:]
+    ]
+
+
+def test_each_cell_of_the_comparison_links_to_its_source() -> None:
+    rows = programs()
+    assert len(rows) == 15
+    without = [
+        (name, cell)
+        for name, *cells in rows
+        for cell in cells
+        if not re.search(r"\]\[|\]\(", cell)
+    ]
+    assert not without
+
+
+def test_sources_are_files_at_a_commit_or_papers() -> None:
+    used = set(re.findall(r"\]\[([^\]]+)\]", PAGE))
+    assert used == set(SOURCES)
+    at_a_commit = r"https://github\.com/[\w.-]+/[\w.-]+/(blob|tree)/[0-9a-f]{40}(/.*)?"
+    loose = [
+        url
+        for url in SOURCES.values()
+        if not re.fullmatch(rf"{at_a_commit}|https://arxiv\.org/abs/[\d.]+", url)
+    ]
+    assert not loose
+
+
+def test_the_commit_that_a_row_names_is_the_one_that_it_links_to() -> None:
+    for name, _, _, newest, *_ in programs():
+        named = re.fullmatch(
+            r"\[(\d{4}-\d\d-\d\d, ([0-9a-f]{7})|paper only.*)\]\[([^\]]+)\]", newest
+        )
+        assert named is not None, name
+        assert named[2] is None or f"/tree/{named[2]}" in SOURCES[named[3]], name
+
+
+PAPER = (ROOT / "paper.md").read_text("utf-8")
+# As JOSS asks for; how the software was written is for its authors to say, under JOSS's own heading.
+SECTIONS = [
+    "Summary",
+    "Statement of need",
+    "State of the field",
+    "Software design",
+    "Research impact statement",
+    "How this software was written",
+    "Acknowledgements",
+    "References",
+]
+
+
+def test_the_paper_has_the_sections_and_the_length_that_joss_asks_for() -> None:
+    assert re.findall(r"^# (.*)$", PAPER, flags=re.MULTILINE) == SECTIONS
+    text = PAPER.split("---\n", 2)[2]
+    assert 750 <= len(re.sub(r"\]\([^)]*\)", "]", text).split()) <= 1750
+
+
+def test_the_paper_cites_exactly_what_its_bibliography_has() -> None:
+    entries = re.findall(
+        r"^@\w+\{(\w+),$", (ROOT / "paper.bib").read_text("utf-8"), flags=re.MULTILINE
+    )
+    cited = re.findall(r"(?<!\w)@(\w+)", PAPER)
+    assert sorted(entries) == sorted(set(cited))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import re
 import sys
 import tomllib
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import click
 import pytest
-from processes import result_of
+from processes import SCRIPT, result_of
 
 ROOT = Path(__file__).parents[1]
 HEAVY = {
@@ -134,3 +135,13 @@ def test_what_is_said_to_install_can_be_installed() -> None:
             r"pip install ([a-z][\w-]*(?: [a-z][\w-]*)*)(?=[`\"').;])", text
         ):
             assert {*named.split()} <= packages, path
+
+
+def test_an_exact_replay_loads_no_cbc(tmp_path: Path) -> None:
+    # A library that is none: whoever loads it fails, and the run says so.
+    environment = {**os.environ, "PMIP_CBC_LIBRARY": str(tmp_path / "none.so")}
+    options = ["-Tfwd", "120", "--backend", "exact", "--no-u", "-v", "--out", "run"]
+    done = result_of([*SCRIPT, *options], env=environment, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "solver process" not in done.stderr
+    assert not re.search("cbc", done.stderr, flags=re.IGNORECASE)

@@ -302,6 +302,11 @@ def test_impossible_limits_are_refused(change: dict[str, int], name: str) -> Non
     refused(name, replace, LIMITS, **change, error=ValueError)
 
 
+def test_a_single_replica_beyond_the_first_batch_accumulates() -> None:
+    _, m, s = Goodput(TRUTH, math.inf, replace(LIMITS, most=256)).best_batch(1, 1)
+    assert (int(m), int(s)) == (128, 1)
+
+
 def test_replicas_worth_trying() -> None:
     assert [replica_cap(profiled, LIMITS) for profiled in (0, 1, 3, 100)] == [
         1,

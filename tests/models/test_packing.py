@@ -175,6 +175,14 @@ def test_rules_say_what_the_analyser_says() -> None:
     assert told == ANALYSER.scores(table).tolist()
 
 
+def test_steps_that_change_nothing_are_not_told() -> None:
+    assert (
+        PackingAnalyser.train(profiles().assign(label=1)).rules() == "sharing score 1"
+    )
+    scores = [line for line in ANALYSER.rules().splitlines() if "score" in line]
+    assert len(scores) >= 3
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

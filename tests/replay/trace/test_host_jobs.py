@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from small_traces import KEY, Idle, of_seconds, tables
 
 import bft
-from bft.replay import NodeTrace, read_trace, write_trace
+from bft.replay import NodeTrace, write_trace
 from bft.replay.cli.main import run
 from bft.replay.trace.host_jobs import (
     NEVER,
@@ -30,6 +30,7 @@ from bft.replay.trace.host_jobs import (
 from bft.replay.trace.node_trace import SECOND_NS, from_fragments
 from bft.replay.trace.outlook import Outlook, calibration
 from bft.replay.trace.parts import anonymised, cut, keyed_names, merged, with_nodes
+from bft.replay.trace.trace_files import read_trace
 from bft.replay.trace.trace_statistics import fragments
 
 # kind, known, start, end, expected end, count, nodes
@@ -420,3 +421,21 @@ def test_a_replay_looks_at_the_whole_machine_and_says_where_nothing_is_known(
     assert Outlook(jobs, one).expected(0) == [5, None, None, None]
     assert Outlook(jobs, one).expected(5) == [None] * 4
     assert Outlook(jobs, one, ["b"]).expected(0) == [None]
+
+
+@pytest.mark.parametrize("scheduler", ["slurm", "pbs"])
+def test_from_a_log_to_a_trace_with_its_host_jobs(
+    scheduler: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    size = ["--nodes", "8", "--days", "1", "-o", "log"]
+    assert run(["generate", "log", scheduler, *size]) == 0
+    assert run(["ingest", scheduler, "log", "--tz", "UTC", "-o", "trace.parquet"]) == 0
+    trace = read_trace("trace.parquet")
+    assert (here / "trace.jobs.parquet").exists()
+    jobs = trace.host_jobs.counts()
+    assert jobs["jobs"] == jobs["begun"] == jobs["with_limit"] > 20
+    assert f"{jobs['jobs']} jobs" in capsys.readouterr().out
+    assert run(["trace", "info", "trace.parquet", "--expected", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["expected"]
+    # Jobs end before their limits: nodes leave no later than expected, but where later jobs go first.
+    assert found["ratio"]["p90"] <= 1
