@@ -1,7 +1,9 @@
-"""The output of commands on pages is up to date: paths, notebooks, and every command line of README and docs."""
+"""The output of commands on pages is up to date: paths, notebooks, every command line; examples of docstrings."""
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import json
 import re
 import runpy
@@ -318,3 +320,26 @@ def test_the_table_of_figures_is_that_of_the_program() -> None:
         for figure in FIGURES.values()
     ]
     assert [line for line in table.splitlines() if line.startswith("| `")] == rows
+
+
+FOLDERS = ("api", "milp", "models", "datasets", "replay")
+FILES = (path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")))
+MODULES = [
+    ".".join(("bft", *path.relative_to(ROOT).with_suffix("").parts))
+    .replace("bft.api", "bft")
+    .removesuffix(".__init__")
+    for path in FILES
+    if "\n>>> " in (text := path.read_text("utf-8")) or "    >>> " in text
+]
+
+
+EXTRAS = {"bft.replay.env": "gymnasium", "bft._run": "matplotlib"}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_do_what_they_show(name: str) -> None:
+    if name in EXTRAS:
+        pytest.importorskip(EXTRAS[name], reason="an extra that is not installed")
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.attempted
+    assert not result.failed
