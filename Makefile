@@ -10,7 +10,7 @@ MINUTES ?= 60
 # Compiled test and source files are kept: the suite starts hundreds of processes, and each would compile all anew.
 test slow explore: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-python test-browser slow explore mutants evidence sandbox lowest check format audit dist docs clean
+.PHONY: demo test test-python test-browser slow explore mutants evidence sandbox lowest small check format audit dist docs clean
 
 ## demo: replay the bundled data set and write a report of it; evaluate a made-up machine by its log, for its director
 demo: $(VENV)/report.stamp
@@ -32,13 +32,16 @@ test-browser: $(VENV)/browser.stamp build/axe/node_modules/axe-core/axe.min.js
 	command -v chromium > /dev/null || { apt-get update && apt-get install -y chromium; }
 	$(BIN)/python -m pytest tests/browser
 
-## slow: run the slow tests, and property tests with all their examples; what `make lowest` runs is among them
+## slow: run the slow tests, and property tests with all their examples
 slow: $(VENV)/dev.stamp
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "slow or (hypothesis and not browser)" --hypothesis-profile=all
 
-## explore: search for inputs that break a property test, all of them with new examples: make explore MINUTES=60
+## explore: search for inputs that break a property test, all of them with new examples each round, until one fails or
+## the time is up: make explore MINUTES=60. What fails is an `@example` of its test from then on.
 explore: $(VENV)/dev.stamp
-	$(BIN)/python tests/explore.py --minutes $(MINUTES) --workers $(WORKERS)
+	end=$$(($$(date +%s) + 60 * $(MINUTES))); while left=$$((end - $$(date +%s))); [ $$left -gt 0 ]; do \
+		timeout -s INT $$left $(BIN)/python -m pytest -q -n $(WORKERS) -m "hypothesis and not browser" -o faulthandler_timeout=0 \
+			--hypothesis-profile=explore --hypothesis-seed=$$(od -An -N4 -tu4 /dev/urandom | tr -d ' ') || [ $$? = 124 ] || exit 1; done
 
 ## mutants: put small mistakes into engine, exact programme and intake, one at a time; the tests must find out all
 mutants: $(VENV)/dev.stamp
@@ -49,41 +52,56 @@ mutants: $(VENV)/dev.stamp
 evidence: $(VENV)/dev.stamp
 	$(BIN)/python -m benchmarks.evidence $(ONLY)
 
-## sandbox: install what slow tests run of other people's programs: Slurm, Grid Engine, OAR and their data bases
-## (Debian, as root); tests that miss them are skipped
+## sandbox: install Slurm and its data base, which slow tests run (Debian, as root); tests that miss them are skipped
 sandbox:
-	for program in slurmctld slurmd slurmdbd munged mariadbd sge_qmaster sge_execd qconf Almighty oarsub oarnodesetting psql ip; do \
-		command -v $$program >/dev/null || { echo gridengine-master shared/gridengineconfig boolean false | debconf-set-selections; \
-		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-			slurm-wlm slurmdbd munge mariadb-server gridengine-master gridengine-exec gridengine-client \
-			oar-server oar-server-pgsql oar-user oar-user-pgsql oar-node postgresql iproute2; exit $$?; }; done
+	for program in slurmctld slurmd slurmdbd munged mariadbd; do command -v $$program >/dev/null || { apt-get update -qq && \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends slurm-wlm slurmdbd munge mariadb-server; exit $$?; }; done
 
-## lowest: install the lowest versions of all dependencies that pyproject.toml allows, in an environment of its own
-## below the temporary directory, and run the demo, `solve` and `jobs fit` there; skipped where no package index answers
+## lowest: install the lowest versions of all dependencies that pyproject.toml allows, and run the commands of two pages
+## there: they print what the pages show
 lowest: $(VENV)/dev.stamp
-	$(BIN)/python -m pytest tests/test_lowest_versions.py
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) build/lowest
+	$(BIN)/uv pip install --quiet --python build/lowest --resolution lowest-direct ".[report]"
+	rm -rf build/pages && mkdir build/pages && cp docs/tutorial.md docs/own-jobs.md build/pages
+	build/lowest/bin/python tests/shown.py build/pages/*.md
+	for page in tutorial own-jobs; do diff docs/$$page.md build/pages/$$page.md || exit 1; done
 
-## check: linter, formatter and type checker
+## small: install the small set of packages, requirements-small.txt: it replays what all packages do
+small: $(VENV)/dev.stamp
+	$(BIN)/uv venv --quiet --clear --python $(PYTHON) build/small
+	$(BIN)/uv pip install --quiet --python build/small --no-deps -r requirements-small.txt .
+	build/small/bin/bft-replay backends | grep -q "cbc *available"
+	build/small/bin/bft-replay -Tfwd 120 --no-u --out build/small-itrOut --force
+	$(BIN)/bft-replay -Tfwd 120 --no-u --backend exact --out build/all-itrOut --force
+	for table in jobs allocations; do cmp build/small-itrOut/$$table.parquet build/all-itrOut/$$table.parquet || exit 1; done
+
+## check: linter, formatter, type checker, layers of imports, links of pages
 check: $(VENV)/dev.stamp build/typing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	MYPYPATH=build/typing $(BIN)/mypy -p bft
+	PYTHONPATH=build/typing $(BIN)/lint-imports --no-cache
+	$(BIN)/md-dead-link-check
 
 ## format: let ruff rewrite what it can
 format: $(VENV)/dev.stamp
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-## audit: licences of all files (REUSE), dangerous calls (Bandit), known vulnerabilities of what we depend on (pip-audit)
+## audit: licences of all files (REUSE), dangerous calls (Bandit), workflows (zizmor), known vulnerabilities of what we
+## depend on (pip-audit)
 audit: $(VENV)/release.stamp
 	$(BIN)/reuse lint
 	$(BIN)/bandit -q -r $(PACKAGES) api -c pyproject.toml
+	$(BIN)/zizmor --offline .github
 	$(BIN)/pip-audit --progress-spinner off .
 
-## dist: build sdist and wheel into dist/ and check them
-dist: $(VENV)/release.stamp
+## dist: build sdist and wheel, the one from the other, into dist/ and check them
+dist: $(VENV)/release.stamp build/typing
 	rm -rf dist
+	$(BIN)/check-sdist
 	$(BIN)/python -m build
+	$(BIN)/check-wheel-contents dist/*.whl
 	$(BIN)/python -m twine check --strict dist/*
 
 ## docs: write the documentation site to docs/_build/html; a warning is an error

@@ -25,34 +25,15 @@ if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
-MISSING = "no reference data at"
-
-
 @pytest.fixture(scope="session")
 def reference() -> Path:
     """The folder with published and golden data; a user's clone does not have it."""
     folder = reference_data.folder()
     if not folder.is_dir():
         pytest.skip(
-            f"{MISSING} {folder}: set BFT_REFERENCE to a folder that holds them"
+            f"no reference data at {folder}: BFT_REFERENCE names a folder with them (benchmarks/README.md)"
         )
     return folder
-
-
-@pytest.hookimpl(
-    wrapper=True, tryfirst=True
-)  # around pytest's own, whose last line is the count of all tests
-def pytest_sessionfinish(session: pytest.Session) -> Iterator[None]:
-    """Say last how many tests were skipped for want of the reference data, and how to run them."""
-    yield
-    terminal = session.config.pluginmanager.get_plugin(
-        "terminalreporter"
-    )  # none in the workers of xdist
-    skipped = terminal.stats.get("skipped", []) if terminal else []
-    missed = sum(MISSING in str(report.longrepr) for report in skipped)
-    if missed:
-        line = f"{missed} tests were skipped for want of the reference data; with them: BFT_REFERENCE=FOLDER make test"
-        terminal.write_line(f"{line} (benchmarks/README.md)")
 
 
 @pytest.fixture
@@ -85,8 +66,6 @@ def example_logs() -> Iterator[None]:
     modules = {}
     for path in (Path(__file__).parents[1] / "examples" / "logs").glob("*.py"):
         spec = spec_from_file_location(path.stem, path)
-        assert spec is not None
-        assert spec.loader is not None
         module = module_from_spec(spec)
         spec.loader.exec_module(module)
         modules[path.stem] = module.FORMAT

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from itertools import pairwise
+from functools import cache
+from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import numpy as np
@@ -17,23 +19,12 @@ from synthetic_logs_more import idle_told
 
 from bft.replay.trace.node_trace import NodeTrace
 
+WORLDS = Path(__file__).parent / "data" / "worlds"
 BEGIN_S = 1_709_510_400  # Monday 2024-03-04, UTC
 DAY_S = 86_400
 DAYS = 7
 LENGTH_S = DAYS * DAY_S
 NODES = tuple(f"cn{number:02}" for number in range(1, 33))
-GPU_NODES = NODES[24:]
-USERS = ("ada", "ben", "cem", "dan", "eva")
-# Of jobs that ended; a job that ran out of its node ran again.
-STATES = (
-    "COMPLETED",
-    "COMPLETED",
-    "COMPLETED",
-    "COMPLETED",
-    "FAILED",
-    "TIMEOUT",
-    "CANCELLED by 1001",
-)
 WINDOW = ("--from", str(BEGIN_S), "--to", str(BEGIN_S + LENGTH_S))
 
 
@@ -92,114 +83,30 @@ class World:
         return idle
 
 
-def made(seed: int = 0, epilog_s: int = 0) -> World:
-    """First come, first served on two partitions; nodes fail, their jobs run again; a day of maintenance on some."""
-    rng = np.random.default_rng(seed)
-    outages = _outages(rng)
-    reservations = tuple(
-        Outage(node, 3 * DAY_S + 28_800, 3 * DAY_S + 43_200, "MAINT")
-        for node in (4, 5, 6, 7)
-    )
-    closed = [*outages, *reservations]
-    runs: list[Run] = []
-    for partition, members, load, largest in (
-        ("batch", range(24), 0.72, 8),
-        ("gpu", range(24, 32), 0.62, 3),
-    ):
-        runs += _scheduled(
-            rng,
-            partition,
-            list(members),
-            load,
-            largest,
-            closed,
-            1000 + len(runs),
-            epilog_s,
-        )
-    return World(
-        tuple(sorted(runs, key=lambda run: (run.start_s, run.job))),
-        outages,
-        reservations,
-        epilog_s=epilog_s,
-    )
+def rows_of(name: str) -> list[dict[str, str]]:
+    """A table of tests/data/worlds."""
+    with (WORLDS / f"{name}.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
-def _outages(rng: np.random.Generator) -> tuple[Outage, ...]:
-    """About 3 % of the node-time, down or drained."""
-    outages = []
-    for node in rng.permutation(len(NODES))[:20].tolist():
-        start = int(rng.integers(0, LENGTH_S - 2 * 36_000))
-        length = int(rng.integers(3 * 3600, 10 * 3600))
-        outages.append(
-            Outage(node, start, start + length, str(rng.choice(["DOWN*", "DRAIN"])))
-        )
-    return tuple(outages)
+def numbers(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split()))
 
 
-def _scheduled(
-    rng: np.random.Generator,
-    partition: str,
-    members: Sequence[int],
-    load: float,
-    largest: int,
-    closed: Sequence[Outage],
-    first: int,
-    epilog_s: int,
-) -> list[Run]:
-    """Jobs on whole nodes, each on the nodes that are free first; those on a node that fails run again."""
-    free = dict.fromkeys(members, -7200)
-    runs: list[Run] = []
-    clock, number = -7200.0, first
-    while clock < LENGTH_S:
-        size = int(rng.integers(1, largest + 1)) if rng.random() < 0.4 else 1
-        mean = 5400
-        clock += rng.exponential(
-            mean * (0.6 + 0.4 * (largest + 1) / 2) / (len(members) * load)
-        )
-        length = 120 + int(rng.exponential(mean))
-        user = str(rng.choice(USERS, p=[0.45, 0.25, 0.15, 0.1, 0.05]))
-        state = str(rng.choice(STATES))
-        submitted = int(clock)
-        while True:
-            run = _placed(
-                number, size, submitted, length, free, closed, state, user, partition
-            )
-            runs.append(run)
-            free.update(dict.fromkeys(run.nodes, run.end_s + 1 + epilog_s))
-            if run.state != "NODE_FAIL":
-                break
-            submitted = run.end_s + 121
-        number += 1
-    return [run for run in runs if run.start_s < LENGTH_S and run.end_s > 0]
-
-
-def _placed(
-    number: int, size: int, submitted: int, length: int, free: dict[int, int], closed: Sequence[Outage],
-    state: str, user: str, partition: str,
-) -> Run:  # fmt: skip
-    """The job on the nodes that are free first and not closed when it starts; a node that closes ends it."""
-    start = submitted
-    while True:
-        fit = [
-            node
-            for node in sorted(free, key=lambda node: (max(free[node], start), node))
-            if not any(
-                each.node == node and each.start_s - 60 <= start < each.end_s
-                for each in closed
-            )
-        ][:size]
-        if len(fit) == size and max(free[node] for node in fit) <= start:
-            break
-        later = [free[node] + 1 for node in fit] if len(fit) == size else [start + 600]
-        start = max(start + 1, *later)
-    end = start + length
-    for each in closed:
-        if each.node in fit and start < each.start_s < end:
-            end = each.start_s
-            state = "NODE_FAIL"
-    if end > LENGTH_S:
-        state = "RUNNING"
-    return Run(number, tuple(sorted(fit)), start, end, state, user, partition)
+@cache
+def made(name: str = "week", epilog_s: int = 0) -> World:
+    """A week of two partitions; nodes fail, their jobs run again; four hours of maintenance on some."""
+    runs, outages = [], []
+    for each in rows_of(name):
+        times = int(each["start_s"]), int(each["end_s"]), each["state"]
+        if each["job"]:
+            nodes = numbers(each["nodes"])
+            runs.append(Run(int(each["job"]), nodes, *times, each["user"], each["partition"]))  # fmt: skip
+        else:
+            outages.append(Outage(int(each["nodes"]), *times))
+    upkeep = (3 * DAY_S + 28_800, 3 * DAY_S + 43_200, "MAINT")
+    reserved = tuple(Outage(node, *upkeep) for node in (4, 5, 6, 7))
+    return World(tuple(runs), tuple(outages), reserved, epilog_s=epilog_s)
 
 
 def share_wrong(trace: NodeTrace, world: World, *, sums: bool = False) -> float:
@@ -480,23 +387,6 @@ def lost_ends(world: World, many: int) -> frozenset[int]:
     return frozenset(middle[:: max(1, len(middle) // many)][:many])
 
 
-def check(world: World) -> None:
-    """No node runs two jobs at once, and none while it is closed."""
-    for node in range(len(NODES)):
-        spans = sorted(
-            (run.start_s, run.end_s) for run in world.runs if node in run.nodes
-        )
-        assert all(before[1] <= after[0] for before, after in pairwise(spans))
-        closed = [
-            each for each in (*world.outages, *world.reservations) if each.node == node
-        ]
-        assert not any(
-            start < each.end_s and each.start_s < end
-            for start, end in spans
-            for each in closed
-        )
-
-
 # -- a machine whose GPUs turn idle one by one: 8 nodes of 4 GPUs, 32 cores, and 8 shards a GPU
 
 GPU_HOSTS = tuple(f"g{number}" for number in range(1, 9))
@@ -523,45 +413,16 @@ class GpuRun:
         return f"billing={self.cores},cpu={self.cores}{more},mem=1G,node=1"
 
 
-def gpu_runs(kind: str, seed: int = 0) -> list[GpuRun]:
-    """First come, first served on each node; beside jobs with GPUs there are those of a kind: `shards` or `cores`."""
-    rng = np.random.default_rng(seed)
-    runs: list[GpuRun] = []
-    for node in range(len(GPU_HOSTS)):
-        active: list[GpuRun] = []
-        now = 0
-        while now < LENGTH_S:
-            now += int(rng.exponential(2400))
-            length = 300 + int(rng.exponential(5400))
-            gpus = int(rng.integers(1, GPUS + 1))
-            wanted = GpuRun(0, node, 0, 0, 8 * gpus, tuple(range(gpus)))
-            if kind == "shards" and rng.random() < 0.6:
-                wanted = GpuRun(0, node, 0, 0, 1, shards=int(rng.integers(1, 9)))
-            if kind == "cores" and rng.random() < 0.25:
-                wanted = GpuRun(0, node, 0, 0, CORES)
-            active = [run for run in active if run.end_s > now]
-            tries = (
-                (start, _fitting(wanted, [run for run in active if run.end_s > start]))
-                for start in sorted({now, *(run.end_s for run in active)})
-            )
-            now, fit = next((start, fit) for start, fit in tries if fit is not None)
-            end = min(now + length, LENGTH_S)
-            runs.append(replace(fit, job=1 + len(runs), start_s=now, end_s=end))
-            active.append(runs[-1])
-    return [run for run in runs if run.start_s < run.end_s]
-
-
-def _fitting(wanted: GpuRun, active: list[GpuRun]) -> GpuRun | None:
-    """The job on the first GPUs that have room: all of their shards, where it wants GPUs."""
-    count, shards = len(wanted.gpus), SHARDS
-    if wanted.shards:
-        count, shards = 1, wanted.shards
-    used = [sum(run.shards or SHARDS for run in active if gpu in run.gpus) for gpu in range(GPUS)]  # fmt: skip
-    room = [gpu for gpu in range(GPUS) if used[gpu] + shards <= SHARDS]
-    cores = wanted.cores + sum(run.cores for run in active)
-    if len(room) < count or cores > CORES:
-        return None
-    return replace(wanted, gpus=tuple(room[:count]))
+@cache
+def gpu_runs(kind: str) -> list[GpuRun]:
+    """Runs of a kind: `plain`, or beside jobs with GPUs those with `shards` of one or with `cores` alone."""
+    return [
+        GpuRun(
+            *(int(each[name]) for name in ("job", "node", "start_s", "end_s", "cores")),
+            numbers(each["gpus"]), int(each["shards"]),
+        )
+        for each in rows_of(f"gpu-{kind}")
+    ]  # fmt: skip
 
 
 def gpu_sacct(runs: Iterable[GpuRun], *, tracked: bool = True) -> str:

@@ -13,6 +13,7 @@ import termios
 from collections.abc import Sequence
 from pathlib import Path
 from signal import Signals
+from typing import Any
 
 # As the console script does; a module of its own would be run twice.
 SCRIPT = [sys.executable, "-c", "from bft.replay.cli import main; main()"]
@@ -50,9 +51,10 @@ def signalled(
     return [sys.executable, "-c", script]
 
 
-def result_of(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
-    """Run a command to its end."""
-    return subprocess.run(command, capture_output=True, text=True, timeout=AMPLE_S)
+def result_of(command: Sequence[str], **more: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end; `more` as `subprocess.run` takes it."""
+    usual = {"capture_output": True, "text": True, "timeout": AMPLE_S, "check": False}
+    return subprocess.run(command, **usual | more)
 
 
 def end_process(process: subprocess.Popen[bytes]) -> None:

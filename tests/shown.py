@@ -33,7 +33,6 @@ def refreshed(text: str, folder: Path) -> str:
         kind, content = match[1], match[2]
         if kind.startswith("{code-block}"):
             caption = re.search(r"^:caption: (\S+)$", content, flags=re.MULTILINE)
-            assert caption is not None
             (folder / caption[1]).write_text(
                 re.sub(r"^:.*\n+", "", content, flags=re.MULTILINE)
             )

@@ -6,11 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import chdir
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 from hypothesis import strategies as st
@@ -174,156 +172,6 @@ def ingest(
     """The trace of the whole window, of these nodes."""
     listed = {"nodes": [",".join(hosts)], "window": (0, LENGTH_S), **options}
     return read_texts(form, *texts, **listed).trace
-
-
-def _in_order(records: list[tuple[int, int, str]]) -> str:
-    """Records by time; at one time in the order in which they were made."""
-    return "".join(f"{text}\n" for _, _, text in sorted(records))
-
-
-def pbs(jobs: Iterable[SyntheticJob]) -> str:
-    """An accounting file: jobs with S and E, with E alone, requeued, or running until the end."""
-    last = f"exec_host=n01/0 start={BEGIN_S + LENGTH_S} end={BEGIN_S + LENGTH_S}"
-    records = [(LENGTH_S, "E;last.server", last)]
-    for number, job in enumerate(jobs):
-        place = job.style % 4
-        hosts = "+".join((f"{h}/7+{h}/6", f"{h}/0*13", f"{h}/0-3", f"{h}/0-3,5")[place] for h in job.hosts)  # fmt: skip
-        name = ("STDIN", '"two words; start=7"', "it's", '"end=1 exec_host=zz/0"')
-        what = f"user=u jobname={name[place]} queue=q exec_host={hosts}"
-        if job.style == 5:
-            what = f"user=u exec_vnode={'+'.join(f'({h}[0]:ncpus=4+{h}[1]:ncpus=4:mem=1gb)' for h in job.hosts)}"
-        what += f" start={BEGIN_S + job.start_s}"
-        end = f"{what} session=1 end={BEGIN_S + job.end_s} Exit_status=0"
-        runs_on = job.style == 6 and job.end_s == LENGTH_S
-        records.append((job.start_s, f"Q;{number}.server", "queue=q"))
-        if job.style % 2 or runs_on:
-            records.append((job.start_s, f"S;{number}.server", what))
-        if not runs_on:
-            kind = "R" if job.style == 3 else "E"
-            records.append((job.end_s, f"{kind};{number}.server", end))
-    records.sort(key=lambda record: record[0])
-    return "".join(
-        f"{datetime.fromtimestamp(BEGIN_S + second, UTC):%m/%d/%Y %H:%M:%S};{kind};{message}\n"
-        for second, kind, message in records
-    )
-
-
-def _lsf_hosts(job: SyntheticJob) -> str:
-    if job.style % 2:
-        return f"{len(job.hosts)} " + " ".join(f'"16*{host}"' for host in job.hosts)
-    return f"{2 * len(job.hosts)} " + " ".join(
-        f'"{host}" "{host}"' for host in job.hosts
-    )
-
-
-def lsb_acct(jobs: Iterable[SyntheticJob]) -> str:
-    """Lines of lsb.acct, with tails of several lengths."""
-    records = []
-    for number, job in enumerate(jobs):
-        start, end = BEGIN_S + job.start_s, BEGIN_S + job.end_s
-        asked = '2 "n99" "all"' if job.style > 3 else "0"
-        text = (
-            f'"JOB_FINISH" "10.{job.style}" {end} {number} 1 33 16 {start} 0 0 {start} "u" "q" "" "" "" "login" "/" '
-            f'"" "" "" "file" {asked} {_lsf_hosts(job)} 64 100.0 "" "#BSUB -R ""span[hosts=1]"";a ""b" 0.1 0.2'
-        )
-        records.append((job.end_s, number, text + " 0 -1" * job.style))
-    return "# a comment\n" + _in_order(records)
-
-
-def lsb_events(jobs: Iterable[SyntheticJob]) -> str:
-    """lsb.events: jobs that end, that are put back into the queue, and that run until the end."""
-    records: list[tuple[int, int, str]] = []
-
-    def add(second: int, kind: str, fields: str) -> None:
-        records.append(
-            (second, len(records), f'"{kind}" "10.1" {BEGIN_S + second} {fields}')
-        )
-
-    for number, job in enumerate(jobs):
-        index = job.style
-        add(job.start_s, "JOB_NEW", f'{number} 1 33 "u" "say ""so"""')
-        add(
-            job.start_s,
-            "JOB_START",
-            f'{number} 4 0 0 100.0 {_lsf_hosts(job)} "" "" 0 "" {index} "" 2147483647',
-        )
-        if job.style == 6 and job.end_s == LENGTH_S:
-            continue
-        if job.style == 5:
-            add(job.end_s, "JOB_REQUEUE", f"{number} {index}")
-        elif job.style == 4:
-            add(job.end_s, "JOB_STATUS", f"{number} 1 2903 0 0.0 0 0 0 {index} 0")
-        else:
-            usage = "1" + " 0.5" * 19 if job.style % 2 else "0"
-            end = BEGIN_S + job.end_s
-            add(
-                job.end_s,
-                "JOB_STATUS",
-                f"{number} {(64, 32)[job.style > 1]} 0 0 0.1 {end} {usage} 0 {index} 0 0",
-            )
-            add(job.end_s, "JOB_STATUS", f"{number} 192 0 0 0.1 {end} 0 0 {index} 0 0")
-    add(LENGTH_S, "MBD_DIE", '"master" 0 0')
-    return "#80      \n" + _in_order(records)
-
-
-def sge(jobs: Iterable[SyntheticJob]) -> str:
-    """A Grid Engine accounting file: a record for each host of a job, in seconds or milliseconds."""
-    lines = ["# Version: 8.1.9", "#"]
-    for number, job in enumerate(jobs):
-        unit = "000" if job.style % 2 else ""
-        start, end = f"{BEGIN_S + job.start_s}{unit}", f"{BEGIN_S + job.end_s}{unit}"
-        for task, host in enumerate(job.hosts):
-            head = f"q:{host}:g:u:name:{number}:sge:0:{'0' if task else start}:{start}:{end}:0:0:1"
-            lines.append(
-                head
-                + ":0" * 19
-                + f":mpi:{16 * len(job.hosts)}:0:0:0:0:-l h_rt=1:0:{task or 'NONE'}:0:0:0"
-            )
-    return "\n".join(lines) + "\n"
-
-
-def cobalt(jobs: Iterable[SyntheticJob], tz: str = "America/Chicago") -> str:
-    """A job table as ALCF publishes it, with local times."""
-    lines = [
-        '"JOB_NAME","MACHINE_NAME","START_TIMESTAMP","END_TIMESTAMP","NODES_USED","LOCATION"'
-    ]
-    for number, job in enumerate(jobs):
-        fraction = ".000000" if job.style % 2 else ""
-        start, end = (
-            f"{datetime.fromtimestamp(BEGIN_S + second, ZoneInfo(tz)):%Y-%m-%d %H:%M:%S}{fraction}"
-            for second in (job.start_s, job.end_s)
-        )
-        cells = (
-            f'"{number}.polaris","polaris","{start}","{end}",{float(len(job.hosts))}'
-        )
-        lines.append(f'{cells},"{",".join(job.hosts)}"')
-    return "\n".join(lines) + "\n"
-
-
-def swf(jobs: Iterable[SyntheticJob], processors_per_node: int) -> str:
-    """A workload with the header of the archive; jobs use all processors of their nodes, or all but one."""
-    nodes = len(HOSTS)
-    lines = [
-        "; Version: 2.2",
-        "; Computer: made up",
-        f"; UnixStartTime: {BEGIN_S}",
-        "; TimeZone: 3600",
-        f"; MaxNodes: {nodes}",
-        f"; MaxProcs: {nodes * processors_per_node}",
-        ";",
-    ]
-    for number, job in enumerate(sorted(jobs, key=lambda job: job.start_s), 1):
-        processors = len(job.hosts) * processors_per_node - (
-            job.style % 2 and processors_per_node > 1
-        )
-        wait = min(job.start_s, job.style)
-        submit = job.start_s - wait + (BEGIN_S if job.style == 7 else 0)
-        allocated, requested = (-1, processors) if job.style == 6 else (processors, -1)
-        run = f"{job.end_s - job.start_s}{'.00' if job.style > 3 else ''}"
-        lines.append(
-            f"{number:5} {submit} {wait} {run} {allocated} -1 -1 {requested} 9 -1 1 1 1 -1 -1 1 -1 -1"
-        )
-    return "\n".join(lines) + "\n"
 
 
 @st.composite

@@ -1,16 +1,21 @@
-"""Public data sets: the ways of docs/data.md lead from rows as published to a trace with the right idle time."""
+"""Public data sets: the ways of docs/data.md, and the page on machines, find the right idle time in their rows."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import export_world
+import numpy as np
 import pandas as pd
 import pytest
-from public_rows import IDLE_S, WINDOW, alcf, gpus, kestrel, lassen, swf
+from public_rows import IDLE_S, WINDOW, Ran, alcf, gpus, kestrel, lassen, swf
 
 from bft.replay.cli.main import run
 from bft.replay.logs.tables import public_tables
@@ -113,3 +118,101 @@ def test_the_rows_of_their_readmes_hold_gpus_from_start_to_end(
         read_trace(here / "trace.parquet").idle_node_seconds()
         == 200 * length_s - busy_s
     )
+
+
+ROOT = Path(__file__).parents[1]
+# All in whole minutes: no gap between two jobs is too short to be idle.
+ROWS = tuple(
+    Ran(run.nodes, BEGIN + run.start_s // 60 * 60, BEGIN + run.end_s // 60 * 60)
+    for BEGIN in (export_world.BEGIN_S,)
+    for run in export_world.made().runs
+    if run.start_s // 60 < run.end_s // 60
+)
+NODES = len(export_world.NODES)
+
+
+@pytest.fixture
+def machines(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(str(ROOT))
+    from benchmarks import machines
+
+    return machines
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The world in all formats, as their files are called; one more table, known by its columns, and one unknown."""
+    half = len(ROWS) // 2
+    for name in ("Venus", "year=2024/month=3"):
+        (tmp_path / name).mkdir(parents=True)
+    alcf(tmp_path / "ANL-ALCF-DJC-AURORA_20240101_20241231.csv.gz", ROWS)
+    alcf(tmp_path / "ANL-ALCF-DJC-POLARIS_20240101_20241231.csv", ROWS)
+    swf(tmp_path / "frontier-2024.swf", ROWS)
+    lassen(tmp_path, ROWS)
+    kestrel(tmp_path / "year=2024/month=3/kestrel_jobs_202403_0.parquet", ROWS[:half])
+    kestrel(tmp_path / "kestrel_jobs_202404_0.parquet", ROWS[half:])
+    gpus("stated")(tmp_path / "trace_seren.csv", ROWS)
+    gpus(None)(tmp_path / "Venus" / "cluster_log.csv", ROWS)
+    alcf(tmp_path / "theta.csv", ROWS)
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    return tmp_path
+
+
+def busy(start_s: float, end_s: float) -> np.ndarray[Any, Any]:
+    """How many nodes are busy in each minute of a window."""
+    counts = np.zeros(round((end_s - start_s) / 60), dtype=np.int64)
+    for row in ROWS:
+        first, last = ((at - start_s) / 60 for at in (row.start_s, row.end_s))
+        counts[max(0, round(first)) : max(0, round(last))] += len(row.nodes)
+    return counts
+
+
+def test_each_format_has_the_idle_time_of_the_machine(
+    machines: Any, folder: Path
+) -> None:
+    found, unknown = machines.recognised(folder)
+    names = ["Aurora", "Polaris", "Frontier", "Lassen", "Kestrel"]
+    names += ["Seren, GPUs", "Helios Venus, GPUs", "theta.csv"]
+    assert [known.machine for known, _ in found] == names
+    assert [path.name for path in unknown] == ["other.csv"]
+    first, last = (export_world.BEGIN_S + day * export_world.DAY_S for day in (1, 6))
+    window = {
+        name: f"{np.datetime64(at, 's')}Z"
+        for name, at in (("begin", first), ("end", last))
+    }
+    taken = busy(first, last)
+    for known, files in found:
+        row = machines.measured(
+            replace(known, options=known.options | window), files, 0.0
+        )
+        size = {"Frontier": 9408, "Seren, GPUs": 2288}.get(known.machine, NODES)
+        if known.machine in ("Kestrel", "Helios Venus, GPUs"):  # nothing states it
+            size = taken.max()
+        assert row["nodes"] == size
+        assert row["whole"]["idle_node_seconds"] == 60 * (size - taken).sum()
+
+
+def test_the_page_has_the_replays_of_the_middle(
+    machines: Any,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file() and path.name not in ("theta.csv", "other.csv"):
+            path.unlink()
+    (folder / "trace_kalos.csv").write_text("job_id,gpu_num\n1,2\n")
+    monkeypatch.setattr(sys, "argv", ["machines", str(folder), "--days", "0.25"])
+    assert machines.main() == 1  # Kalos lacks columns
+    page = (folder / "machines.md").read_text("utf-8")
+    assert "- Kalos, GPUs: " in page
+    assert "- other.csv" in page
+    assert (folder / "machines.svg").read_text("utf-8").startswith("<?xml")
+    assert len(re.findall(r"^\| (?:theta.csv)? ", page, re.MULTILINE)) == 2
+
+
+def test_an_empty_folder_has_no_page_of_machines(
+    machines: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["machines", str(tmp_path)])
+    assert machines.main() == 2

@@ -1,7 +1,9 @@
-"""The output of commands on pages is up to date: paths, notebooks, and every command line of README and docs."""
+"""The output of commands on pages is up to date: paths, notebooks, every command line; examples of docstrings."""
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import json
 import re
 import runpy
@@ -261,7 +263,6 @@ def walk(group: click.Group, context: click.Context) -> None:
     args = [*context._protected_args, *context.args]
     while args and isinstance(group, click.Group):
         name, command, args = group.resolve_command(context, args)
-        assert command is not None
         context = command.make_context(name, list(args), parent=context)
         if not isinstance(command, click.Group):
             return
@@ -330,3 +331,26 @@ def test_pages_take_in_only_what_is_made_from_the_program(
     }
     assert len(included) > 20
     assert not [name for name in included if not (here / name).read_text().strip()]
+
+
+FOLDERS = ("api", "milp", "models", "datasets", "replay")
+FILES = (path for folder in FOLDERS for path in sorted((ROOT / folder).rglob("*.py")))
+MODULES = [
+    ".".join(("bft", *path.relative_to(ROOT).with_suffix("").parts))
+    .replace("bft.api", "bft")
+    .removesuffix(".__init__")
+    for path in FILES
+    if "\n>>> " in (text := path.read_text("utf-8")) or "    >>> " in text
+]
+
+
+EXTRAS = {"bft.replay.env": "gymnasium", "bft._run": "matplotlib"}
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_do_what_they_show(name: str) -> None:
+    if name in EXTRAS:
+        pytest.importorskip(EXTRAS[name], reason="an extra that is not installed")
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.attempted
+    assert not result.failed

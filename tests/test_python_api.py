@@ -8,21 +8,23 @@ import logging
 import pydoc
 import re
 import shutil
-import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import pytest
-from processes import AMPLE_S
+from processes import result_of
+from refusals import refused
 
 import bft
 from bft.models import write_parquet
-from bft.replay import Decision, EqualShare, NodeTrace, State, write_trace
-from bft.replay.cli.main import run
+from bft.replay import Decision, EqualShare, State, write_trace
 from bft.replay.policies import PolicyError
+from bft.replay.trace.parts import cut
 
 ROOT = Path(__file__).parents[1]
 FEW: dict[str, Any] = {"dedicated": False, "tfwd": 120, "policy": "equal-share"}
@@ -57,27 +59,12 @@ def files_of(folder: Path) -> dict[str, bytes]:
 
 
 def test_paths_frames_and_objects_equal_the_command_line(
-    example: bft.Example, here: Path, capsys: pytest.CaptureFixture[str]
+    example: bft.Example, here: Path, told: Callable[..., str]
 ) -> None:
     write_trace(example.trace, "trace.parquet")
     write_parquet(example.jobs, Path("jobs.parquet"))
-    files = ["-ndmap", "trace.parquet", "--jobs", "jobs.parquet"]
-    assert (
-        run(
-            [
-                *files,
-                "-Tfwd",
-                "120",
-                "--policy",
-                "equal-share",
-                "--no-u",
-                "--out",
-                "said",
-            ]
-        )
-        == 0
-    )
-    capsys.readouterr()
+    files = "-ndmap trace.parquet --jobs jobs.parquet"
+    told(f"{files} -Tfwd 120 --policy equal-share --no-u --out said")
     by_path = bft.replay("trace.parquet", Path("jobs.parquet"), out="paths", **FEW)
     by_object = bft.replay(example.trace, bft.models.read_jobs("jobs.parquet"), **FEW)
     by_frame = bft.replay(bft.models.read_table("trace.parquet"), example.jobs, **FEW)
@@ -148,8 +135,11 @@ def test_invalid_values_are_reported_with_the_names_of_arguments(
         ({"trace": example.trace, "skip_rows": 3}, "a NodeTrace has none"),
         ({"trace": "nowhere.parquet"}, "nowhere.parquet"),
     ]:
-        with pytest.raises(bft.InputError, match=message):
-            bft.replay(**{"dedicated": False, **options})
+        refused(
+            message,
+            bft.replay,
+            **{"dedicated": False, **options},
+        )
     assert not list(here.iterdir())
 
 
@@ -158,11 +148,16 @@ def test_a_policy_that_fails_is_named(example: bft.Example) -> None:
         def decide(self, state: State) -> Decision:
             raise ValueError("no idea")
 
-    with pytest.raises(PolicyError, match="no idea") as failed:
-        bft.replay(*example, policy=Fails, dedicated=False)
+    failed = refused(
+        "no idea",
+        bft.replay,
+        *example,
+        policy=Fails,
+        dedicated=False,
+        error=PolicyError,
+    )
     # What was replayed before is where the message says.
-    named = re.search("replayed before is kept in (.*) and marked", str(failed.value))
-    assert named is not None
+    named = re.search("replayed before is kept in (.*) and marked", str(failed))
     kept = Path(named[1])
     assert "no idea" in bft.Run(kept).metrics["policy_error"]
     shutil.rmtree(kept)
@@ -179,15 +174,24 @@ def test_a_run_without_a_folder_is_removed_with_its_object_and_can_be_saved(
     gc.collect()
     assert not folder.exists()
     assert bft.Run("kept").summary == summary
-    with pytest.raises(
-        bft.InputError, match="holds an earlier run; force=True replaces it, out names"
-    ):
-        bft.replay(*example, out="kept", **FEW)
-    with pytest.raises(bft.InputError, match="holds an earlier run") as refused:
-        bft.Run("kept").save("kept")
-    assert "force" not in str(refused.value)
-    with pytest.raises(bft.InputError, match="is not a run directory"):
-        bft.Run(here)
+    refused(
+        "holds an earlier run; force=True replaces it, out names",
+        bft.replay,
+        *example,
+        out="kept",
+        **FEW,
+    )
+    again = refused(
+        "holds an earlier run",
+        bft.Run("kept").save,
+        "kept",
+    )
+    assert "force" not in str(again)
+    refused(
+        "is not a run directory",
+        bft.Run,
+        here,
+    )
 
 
 def test_notes_are_kept_and_logged(
@@ -202,32 +206,35 @@ def test_notes_are_kept_and_logged(
 def test_xi_is_a_frame_too(example: bft.Example) -> None:
     import pandas as pd
 
-    xi = pd.DataFrame(
-        [{"model_a": "AlexNet", "model_b": "VGG16", "xi_a": 1.1, "xi_b": 1.1}]
+    row = {"model_a": "AlexNet", "model_b": "VGG16", "xi_a": 1.1, "xi_b": 1.1}
+    hours = cut(example.trace, None, example.trace.start + 6 * 3600 * 10**9)
+    made = bft.replay(
+        hours, example.jobs.head(6), xi=pd.DataFrame([row]), max_jobs=3, dedicated=False
     )
-    few = example.jobs.head(6)
-    made = bft.replay(example.trace, few, xi=xi, max_jobs=3, dedicated=False)
     assert made.summary["options"]["policy"] == "milp-sharing"
     assert made.summary["options"]["xi"] == "(a XiTable)"
 
 
 def test_help_fits_a_screen_and_names_what_is_public() -> None:
     text = pydoc.plain(pydoc.render_doc(bft))
-    described = text.split("PACKAGE CONTENTS")[0].splitlines()
-    assert len(described) <= 30
-    assert max(map(len, described)) <= 120
+    described = text.split("PACKAGE CONTENTS")[0]
+    assert described.count("\n") <= 30
     for name in set(dir(bft)) - {"Example", "InputError"}:
-        assert f"bft.{name}" in "\n".join(described), name
-    assert "policy" in inspect.signature(bft.replay).parameters
+        assert f"bft.{name}" in described, name
+    lines = pydoc.plain(pydoc.render_doc(bft.replay)).splitlines()
+    assert len(lines) <= 120
+    signature = "bft.replay - bft.replay(trace=None, jobs=None, *, policy=None,"
+    assert signature in "\n".join(lines[:8])
+    assert bft.__version__ == metadata.version("bft-replay")
 
 
 def test_the_package_is_called_whoever_imported_it_first() -> None:
-    code = "import bft.replay.run, bft\nfrom bft import replay\nassert replay is bft.replay and callable(replay)"
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=AMPLE_S)
     code = (
-        "import bft, sys\nbft.replay\nassert not {'pandas', 'numpy'} & set(sys.modules)"
+        "import bft, sys\nbft.replay\nassert not {'pandas', 'numpy'} & set(sys.modules)\n"
+        "import bft.replay.run\nfrom bft import replay\nassert replay is bft.replay and callable(replay)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=AMPLE_S)
+    done = result_of([sys.executable, "-c", code])
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
@@ -254,30 +261,20 @@ def test_notebooks_are_typed(tmp_path: Path) -> None:
         "--strict",
         "--config-file",
         str(ROOT / "pyproject.toml"),
-        str(notebook),
     ]
-    checked = subprocess.run(
-        mypy, capture_output=True, text=True, env={"MYPYPATH": str(tmp_path / "typing"), "PATH": ""}, check=False,
-        cwd=tmp_path, timeout=AMPLE_S,
-    )  # fmt: skip
+    environment = {"MYPYPATH": str(tmp_path / "typing"), "PATH": ""}
+    checked = result_of([*mypy, str(notebook)], env=environment, cwd=tmp_path)
     assert 'Revealed type is "pandas' in checked.stdout
     assert '"Run" has no attribute "stepz"' in checked.stdout
     assert 'Argument "out" to "replay" has incompatible type "int"' in checked.stdout
     assert "Found 2 errors" in checked.stdout, checked.stdout
 
 
-def test_traces_say_what_they_are() -> None:
-    assert isinstance(bft.load_example().trace, NodeTrace)
-    assert repr(bft.load_example().trace).startswith("<NodeTrace: 512 nodes, ")
-
-
 def in_a_script(text: str, folder: Path) -> str:
     """What a plain script prints: a file, run in a process of its own, without a guard around its calls."""
     script = folder / "script.py"
     script.write_text(text)
-    done = subprocess.run(
-        [sys.executable, str(script)], cwd=folder, capture_output=True, text=True, timeout=AMPLE_S, check=False
-    )  # fmt: skip
+    done = result_of([sys.executable, str(script)], cwd=folder)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -353,33 +350,30 @@ def test_a_comparison_is_a_table_and_a_picture(
     ends = [line.get_ydata()[-1] for line in times.lines]
     shares = found.frame["jobs_finished"] / found.frame["jobs"]
     assert ends == pytest.approx(shares.tolist())
-    with pytest.raises(bft.InputError, match="no chart 'times': there are compared, "):
-        found.plot("times")
+    refused(
+        "no chart 'times': there are compared, ",
+        found.plot,
+        "times",
+    )
 
 
-def test_variants_are_told_apart(example: bft.Example, here: Path) -> None:
-    for variants, message in [
-        (["fifo", "fifo"], "two variants are called 'fifo'"),
-        ([Mine(3), Mine(4)], "there is a policy 'mine' already"),
-        ("fifo", "expected a list of policies"),
-        ({"a": {"polcy": "fifo"}, "b": "srtf"}, "unknown option 'polcy'"),
-        ({"a": {"tfwd": -1}, "b": "srtf"}, "a: tfwd_s: expected"),
-    ]:
-        with pytest.raises(bft.InputError, match=message):
-            bft.compare(*example, variants, workers=0, dedicated=False)
-
-
-def test_arguments_of_another_kind_are_named(example: bft.Example, here: Path) -> None:
+def test_arguments_that_make_no_sense_are_named(
+    example: bft.Example, here: Path
+) -> None:
     two = ["fifo", "srtf"]
-    for call, message in [
-        (lambda: bft.compare(*example, two, seeds=3), "seed: expected a list of values, not 3"),
-        (lambda: bft.compare(*example, two, split=3), "split: expected one of vc, user"),
-        (lambda: bft.sweep(*example, [10, 60]), "expected a dictionary by name of option"),
-        (lambda: bft.sweep(*example, {"tfwd": 10}), "tfwd_s: expected a list of values, not 10"),
-        (lambda: bft.sweep(*example, {"policy": "fifo"}), "policy: expected a list of values"),
-    ]:  # fmt: skip
-        with pytest.raises(bft.InputError, match=message):
-            call()
+    for call, what, message in [
+        (bft.compare, ["fifo", "fifo"], "two variants are called 'fifo'"),
+        (bft.compare, [Mine(3), Mine(4)], "there is a policy 'mine' already"),
+        (bft.compare, "fifo", "expected a list of policies"),
+        (bft.compare, {"a": {"polcy": "fifo"}, "b": "srtf"}, "unknown option 'polcy'"),
+        (bft.compare, {"a": {"tfwd": -1}, "b": "srtf"}, "a: tfwd_s: expected"),
+        (partial(bft.compare, seeds=3), two, "seed: expected a list of values, not 3"),
+        (partial(bft.compare, split=3), two, "split: expected one of vc, user"),
+        (bft.sweep, [10, 60], "expected a dictionary by name of option"),
+        (bft.sweep, {"tfwd": 10}, "tfwd_s: expected a list of values, not 10"),
+        (bft.sweep, {"policy": "fifo"}, "policy: expected a list of values"),
+    ]:
+        refused(message, call, *example, what, workers=0, dedicated=False)
 
 
 def test_a_run_survives_a_process_pool(here: Path) -> None:
@@ -405,20 +399,6 @@ def test_a_run_survives_a_process_pool(here: Path) -> None:
         "[1, 2]",
         "[False, False]",
     ]
-
-
-def test_help_shows_the_function_where_people_look() -> None:
-    text = pydoc.plain(pydoc.render_doc(bft.replay))
-    lines = text.splitlines()
-    assert len(lines) <= 120
-    assert any(
-        line.strip().startswith(
-            "bft.replay - bft.replay(trace=None, jobs=None, *, policy=None,"
-        )
-        for line in lines[:8]
-    )
-    assert text.index("A file, a frame in one of its forms") < text.index("PACKAGE CON")
-    assert bft.__version__ == metadata.version("bft-replay")
 
 
 def test_a_frame_of_a_trace_file_keeps_its_window(
@@ -471,6 +451,9 @@ def test_a_picture_of_a_run_is_a_chart_of_its_page(example: bft.Example) -> None
 
 def test_a_page_is_html(example: bft.Example, here: Path) -> None:
     run = bft.replay(example.trace, example.jobs.head(5), **FEW)
-    with pytest.raises(bft.InputError, match="a page is HTML"):
-        run.report("page.png")
+    refused(
+        "a page is HTML",
+        run.report,
+        "page.png",
+    )
     assert not list(here.iterdir())

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 import re
 import sys
+from itertools import pairwise
 from pathlib import Path
+
+import pytest
 
 from bft.milp import tolerances as milp
 from bft.models import tolerances as models
@@ -21,110 +23,62 @@ NO_TOLERANCES = {
 }
 
 
-def test_every_tolerance_is_larger_than_the_rounding_of_one_operation() -> None:
-    relative = [
-        milp.EQUAL_SUMS,
-        milp.EQUAL_SLOPES,
-        milp.EQUAL_DENSE_SLOPES,
-        models.EQUAL,
-        models.INSTANT,
-    ]
-    assert all(tolerance > 10 * DOUBLE for tolerance in relative)
+JOBS, QUANTUM = 500, 0.01  # of a decision with ties that are drawn
+PROVEN = milp.PROVEN_GAP + milp.SOLVER_ZERO
+CHARGE = milp.CHARGE_QUANTA / 2**milp.SCORE_BITS
 
 
-def test_what_a_solver_proves_passes_the_check_of_its_answer() -> None:
-    assert milp.PROVEN_GAP + milp.SOLVER_ZERO < milp.TOLERANCE / 10
+@pytest.mark.parametrize(
+    ("why", "ascending"),
+    [
+        *(
+            ("a tolerance is larger than the rounding of one operation", (10 * DOUBLE, tolerance))
+            for tolerance in (milp.EQUAL_SUMS, milp.EQUAL_SLOPES, milp.EQUAL_DENSE_SLOPES, models.EQUAL, models.INSTANT)
+        ),
+        ("what a solver proves passes the check of its answer", (PROVEN, milp.TOLERANCE / 10)),
+        ("what draws one of several optima is seen by solvers and by no rounding",
+         (JOBS * milp.PROVEN_GAP, milp.DRAWN_TIES, QUANTUM / 2 / JOBS)),
+        ("a count that a solver takes for whole is whole to us", (milp.INTEGRALITY, milp.WHOLE_ITEMS, 0.5)),
+        ("the charge that breaks ties is less than what excludes a count but more than rounding",
+         (DOUBLE, CHARGE, milp.EQUAL_SUMS)),
+        ("pruning keeps all that the exact programme may take", (milp.EQUAL_SUMS, milp.PRUNING_SUMS)),
+        ("losses taken for rounding do not open a gap that counts as unproven", (milp.NO_LOSS, milp.PROVEN_GAP)),
+        ("pruning does not open one either", (milp.PRUNING_SUMS, milp.PROVEN_GAP)),
+        ("a finish rounded to a nanosecond leaves less work than counts as done", (models.INSTANT, models.FINISHED)),
+        ("work that 100 finishes round off keeps the totals in balance", (models.FINISHED * 100, models.BALANCE)),
+        ("a job that counts as finished has passed the stretches of its profile", (models.FINISHED, models.PROGRESS)),
+        ("numbers that are equal lead to results that are equal", (models.EQUAL, models.BALANCE)),
+    ],
+)  # fmt: skip
+def test_what_one_step_calls_equal_the_next_one_does_not_call_a_contradiction(
+    why: str, ascending: tuple[float, ...]
+) -> None:
+    assert all(low < high for low, high in pairwise(ascending)), why
 
 
-def test_what_draws_one_of_several_optima_is_seen_by_solvers_and_by_no_rounding() -> (
-    None
-):
-    jobs, quantum = 500, 0.01
-    assert jobs * milp.PROVEN_GAP < milp.DRAWN_TIES < quantum / 2 / jobs
-
-
-def test_a_count_that_a_solver_takes_for_whole_is_whole_to_us() -> None:
-    assert milp.INTEGRALITY < milp.WHOLE_ITEMS < 0.5
-
-
-def test_the_charge_that_breaks_ties_is_less_than_what_excludes_a_count_but_more_than_rounding() -> (
-    None
-):
-    charge = milp.CHARGE_QUANTA / 2**milp.SCORE_BITS
-    assert DOUBLE < charge < milp.EQUAL_SUMS
-
-
-def test_pruning_keeps_all_that_the_exact_programme_may_take() -> None:
-    assert milp.EQUAL_SUMS < milp.PRUNING_SUMS
-
-
-def test_losses_taken_for_rounding_do_not_open_a_gap_that_counts_as_unproven() -> None:
-    assert milp.NO_LOSS < milp.PROVEN_GAP
-    assert milp.PRUNING_SUMS < milp.PROVEN_GAP
-
-
-def test_slopes_that_are_equal_relative_to_the_values_are_equal_relative_to_themselves() -> (
-    None
-):
+def test_tolerances_that_may_be_the_same() -> None:
     assert milp.EQUAL_DENSE_SLOPES <= milp.EQUAL_SLOPES
-
-
-def test_a_finish_rounded_to_a_nanosecond_leaves_less_work_than_counts_as_done() -> (
-    None
-):
-    assert models.INSTANT < models.FINISHED
-
-
-def test_work_that_finishes_round_off_keeps_the_totals_in_balance() -> None:
-    jobs = 100  # with all that each of them may round off
-    assert models.FINISHED * jobs < models.BALANCE
-
-
-def test_a_job_that_counts_as_finished_has_passed_the_stretches_of_its_profile() -> (
-    None
-):
-    assert models.FINISHED < models.PROGRESS
-
-
-def test_numbers_that_are_equal_lead_to_results_that_are_equal() -> None:
-    assert models.FINISHED <= models.EQUAL < models.BALANCE <= models.SAME_RESULT
-
-
-def test_the_digits_that_count_are_those_of_the_relative_difference() -> None:
+    assert models.FINISHED <= models.EQUAL
+    assert models.BALANCE <= models.SAME_RESULT
     assert float(f"1e-{models.DIGITS}") == models.EQUAL
 
 
 def test_no_other_module_has_a_tolerance_of_its_own() -> None:
-    found = []
-    for folder in ("api", "milp", "models", "datasets", "replay"):
-        for path in (ROOT / folder).glob("**/*.py"):
-            if path.name == "tolerances.py":
-                continue
-            for statement in ast.parse(path.read_text("utf-8")).body:
-                match statement:
-                    case (
-                        ast.Assign(targets=[ast.Name(id=name)])
-                        | ast.AnnAssign(target=ast.Name(id=name))
-                    ):
-                        text = ast.unparse(statement)
-                        if (
-                            re.search(
-                                r"= [\d.]+e-(0?[6-9]|\d\d)$|= 2\.0 \*\* -\d\d$", text
-                            )
-                            and name not in NO_TOLERANCES
-                        ):
-                            found.append(f"{path.relative_to(ROOT)}: {text}")
+    small = re.compile(
+        r"^(\w+)(?:: \w+)? = (?:[\d.]+e-(?:0?[6-9]|\d\d)|2\.0 \*\* -\d\d)$", re.M
+    )
+    found = {
+        path: names
+        for folder in ("api", "milp", "models", "datasets", "replay")
+        for path in (ROOT / folder).glob("**/*.py")
+        if path.name != "tolerances.py"
+        and (names := {*small.findall(path.read_text("utf-8"))} - NO_TOLERANCES)
+    }
     assert not found
 
 
-def test_every_tolerance_says_why_it_is_what_it_is() -> None:
-    for path in (ROOT / "milp" / "tolerances.py", ROOT / "models" / "tolerances.py"):
-        lines = path.read_text("utf-8").splitlines()
-        for number, line in enumerate(lines):
-            if re.match(r"[A-Z_]+ = ", line):
-                above = next(
-                    text
-                    for text in reversed(lines[:number])
-                    if not re.match(r"[A-Z_]+ = ", text)
-                )
-                assert above.startswith("# "), f"{path.name}: {line}"
+@pytest.mark.parametrize("folder", ["milp", "models"])
+def test_every_tolerance_says_why_it_is_what_it_is(folder: str) -> None:
+    text = (ROOT / folder / "tolerances.py").read_text("utf-8")
+    bare = r"^(?!# |[A-Z_]+ = ).*\n[A-Z_]+ = "
+    assert not re.findall(bare, text, re.MULTILINE)

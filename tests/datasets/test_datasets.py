@@ -5,8 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import runpy
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,8 +16,8 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
-import bft.datasets
 from bft.datasets import (
     NodeTraceTable,
     dnn_scalability,
@@ -28,7 +26,7 @@ from bft.datasets import (
     load_bundled,
 )
 from bft.datasets import bundled as bundled_module
-from bft.models import InputError, jobs_from_frame
+from bft.models import jobs_from_frame
 
 DATA = Path(bundled_module.__file__).parent / "data"
 calibration, bundled_writer = (
@@ -47,17 +45,13 @@ POINTS = {"fragments <=": 5.0, "above 42 %: share": 10.0, "idle p25": 0.5, "idle
           "idle p90": 5.0, "idle p99": 12.0}  # fmt: skip
 
 
-def misses(
-    found: dict[str, float], relative: dict[str, float], points: dict[str, float]
-) -> list[str]:
+def misses(found: dict[str, float], relative: dict[str, float], points: dict[str, float]) -> list[str]:  # fmt: skip
     """Facts outside their tolerance, with both values."""
     out = []
     for key, fact in calibration.SUMMIT_FACTS.items():
         for table, scale in ((relative, fact), (points, 1.0)):
-            limit = next(
-                (value for start, value in table.items() if key.startswith(start)), None
-            )
-            if limit is not None and abs(found[key] - fact) > limit * scale + 1e-9:
+            limits = [value * scale for start, value in table.items() if key.startswith(start)]  # fmt: skip
+            if limits and abs(found[key] - fact) > limits[0] + 1e-9:
                 out.append(f"{key}: {found[key]:.4g}, Summit {fact:g}")
     return out
 
@@ -88,15 +82,6 @@ def test_smaller_machines_have_fewer_events_and_smaller_groups() -> None:
     gaps, joins = ([each[key] for each in found] for key in ("gap mean s", "join mean"))
     assert gaps == sorted(gaps, reverse=True)
     assert joins == sorted(joins)
-
-
-def test_short_traces_of_small_machines_keep_the_idle_share() -> None:
-    shares = [
-        calibration.measure(generate_node_trace(seed=seed))["idle mean %"]
-        for seed in range(6)
-    ]
-    assert min(shares) > 7.0
-    assert max(shares) < 9.5
 
 
 def test_without_outages_the_idle_share_stays_and_the_machine_is_rarely_empty() -> None:
@@ -192,12 +177,6 @@ def test_any_trace_is_well_formed(
     assert frame.loc[frame["time"] == start, "idle"].all()
 
 
-def test_a_hundred_thousand_nodes_and_a_million_changes_are_generated() -> None:
-    frame = generate_node_trace(nodes=100_000, days=0.9, seed=1).frame
-    assert len(frame) > 1_000_000
-    assert frame["idle"].sum() >= (~frame["idle"]).sum()
-
-
 DAY = {"first_submit": "2021-02-10"}
 
 
@@ -224,8 +203,7 @@ DAY = {"first_submit": "2021-02-10"}
 def test_what_cannot_be_generated_is_refused(
     generate: Callable[..., object], arguments: dict[str, object], words: str
 ) -> None:
-    with pytest.raises(InputError, match=words):
-        generate(**arguments)
+    refused(words, generate, **arguments)
 
 
 def test_job_curves_are_those_of_the_csv_and_models_take_turns() -> None:
@@ -297,32 +275,21 @@ def test_the_bundled_data_set_is_small_and_what_it_says() -> None:
     assert jobs["Tsub"].between(start, start + pd.Timedelta(hours=21), "neither").all()
 
 
-def test_the_bundled_metadata_lie_in_the_parquet_schema() -> None:
-    schema = pq.read_schema(DATA / bundled_module.TRACE_FILE)
-    metadata = {key.decode(): value.decode() for key, value in schema.metadata.items()}
-    assert metadata == load_bundled()[0].metadata
-    assert str(schema.field("time").type) == "timestamp[ns, tz=UTC]"
-
-
 def test_the_bundled_data_set_is_what_the_generators_make_twice_to_the_same_bytes(
     tmp_path: Path,
 ) -> None:
     trace, jobs = load_bundled()
     made = generate_node_trace(**bundled_writer.TRACE)
     pd.testing.assert_frame_equal(trace.frame, made.frame)
-    assert trace.metadata == made.metadata
     pd.testing.assert_frame_equal(jobs, generate_dnn_jobs(**bundled_writer.JOBS))
-    contents = []
-    for folder in (tmp_path / "first", tmp_path / "second"):
+    folders = tmp_path / "first", tmp_path / "second"
+    for folder in folders:
         folder.mkdir()
         bundled_writer.main(["--out", str(folder)])
-        contents.append({path.name: path.read_bytes() for path in folder.iterdir()})
-    assert contents[0] == contents[1]
-    assert contents[0].keys() == {"jobs-60.parquet", "summit-like-512.parquet"}
-    for name in contents[0]:  # the versions of pyarrow may differ: compare content
-        one, other = (
-            pq.read_table(folder / name) for folder in (tmp_path / "first", DATA)
-        )
+    for name in ("jobs-60.parquet", "summit-like-512.parquet"):
+        assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
+        # The versions of pyarrow may differ: compare content.
+        one, other = (pq.read_table(each / name) for each in (folders[0], DATA))
         assert one.equals(other, check_metadata=True)
 
 
@@ -346,32 +313,7 @@ def test_the_comparison_with_summit_is_printed(
     assert len(lines) == 2 + len(calibration.SUMMIT_FACTS)
 
 
-def test_the_public_face_is_exactly_what_it_says() -> None:
-    assert dir(bft.datasets) == sorted(bft.datasets.__all__)
-    for name in bft.datasets.__all__:
-        assert getattr(bft.datasets, name).__module__.startswith("bft.datasets.")
-    with pytest.raises(AttributeError, match="no attribute 'generate_nothing'"):
-        bft.datasets.generate_nothing  # noqa: B018
-
-
-def test_importing_the_package_loads_neither_pandas_nor_what_builds_on_it() -> None:
-    code = (
-        "import sys, bft.datasets\n"
-        "assert not {'pandas', 'pyarrow', 'numpy'} & set(sys.modules)\n"
-        "bft.datasets.generate_node_trace(nodes=20, days=0.1)\n"
-        "assert not any(name.startswith(('bft.replay', 'bft.milp')) for name in sys.modules)\n"
-    )
-    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
-
-
 FIRST = "2021-02-10"
-
-
-def test_a_mix_is_what_it_was() -> None:
-    mix = generate_dnn_jobs("mix", jobs=9, seed=3, first_submit=FIRST)
-    pd.testing.assert_frame_equal(
-        mix, generate_dnn_jobs(jobs=9, seed=3, first_submit=FIRST)
-    )
 
 
 @pytest.mark.parametrize(
@@ -398,10 +340,13 @@ def test_large_models_are_wide_and_take_minutes_to_start() -> None:
     assert frame["Tcdw"].between(60, 300).all()
     assert frame["Tcup"].nunique() == 40
     assert (frame["Tsub"].diff().dropna() == pd.Timedelta(hours=1)).all()
-    with pytest.raises(
-        InputError, match="curve ends at 4 units; the scenario llm needs 8"
-    ):
-        generate_dnn_jobs("llm", first_submit=FIRST, curve={1: 1.0, 4: 3.0})
+    refused(
+        "curve ends at 4 units; the scenario llm needs 8",
+        generate_dnn_jobs,
+        "llm",
+        first_submit=FIRST,
+        curve={1: 1.0, 4: 3.0},
+    )
 
 
 def test_any_curve_serves_in_its_order_of_sizes() -> None:
@@ -420,8 +365,10 @@ def test_any_curve_serves_in_its_order_of_sizes() -> None:
         [0.0, 10.0, 30.0],
         [0.0, 1.0, 3.0],
     )
-    with pytest.raises(
-        InputError,
-        match="no curve of 'GPT' comes with the package: choose one of AlexNet",
-    ):
-        generate_dnn_jobs("hpo", first_submit=FIRST, model="GPT")
+    refused(
+        "no curve of 'GPT' comes with the package: choose one of AlexNet",
+        generate_dnn_jobs,
+        "hpo",
+        first_submit=FIRST,
+        model="GPT",
+    )

@@ -6,12 +6,13 @@ import math
 from datetime import UTC, datetime
 
 import pytest
+from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 from synthetic_logs_more import read_texts, taken
 
 from bft.datasets import generate_log
-from bft.models import InputError
 from bft.replay.logs import Ingested, expand_hosts
 
 DAY_S = 86_400
@@ -28,6 +29,7 @@ def traced(
 
 
 @pytest.mark.parametrize("scheduler", ["pbs", "lsf", "sge", "cobalt", "flux"])
+@examples(100, quick=6)
 @given(nodes=st.integers(2, 20), days=st.floats(0.3, 1.5), seed=st.integers(0, 99))
 def test_all_schedulers_log_the_same_jobs(
     scheduler: str, nodes: int, days: float, seed: int
@@ -91,8 +93,7 @@ def test_as_many_gpus_are_idle_as_jobs_leave(
 def test_what_cannot_be_generated_is_refused(
     scheduler: str, gpus: int, why: str
 ) -> None:
-    with pytest.raises(InputError, match=why):
-        generate_log(scheduler, gpus_per_node=gpus)
+    refused(why, generate_log, scheduler, gpus_per_node=gpus)
 
 
 def test_no_node_has_two_jobs_at_a_time() -> None:

@@ -1,21 +1,35 @@
-"""Measured applications: measurements are returned, values between are interpolated, invalid folders reported."""
+"""Measured applications, and jobs of Pollux' artifact that train them: their speed, and what their agent decides."""
 
 from __future__ import annotations
 
 import gzip
 import itertools
+import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
+from toy_application import EPOCHS, step_s, workload, write_application
 
-from bft.models import InputError, noise_scale
+from bft.models import Job, JobTable, noise_scale
 from bft.models.speed.applications import canonical, read_application
+from bft.models.speed.dynamics import (
+    SECOND_NS,
+    ApplicationDynamics,
+    ApplicationProfile,
+    split_batch,
+)
+from bft.models.speed.goodput import BatchLimits, Observations, fit_throughput
+from bft.models.speed.throughput import objective
+from bft.models.workloads.jobs_pollux import read_pollux_jobs
+from bft.replay import Decision, EqualShare, Replay, Rules, State, Traits, always_idle
 
-HEAD = "placement,local_bsz,step_time,sync_time\n"
 APPLICATIONS = ("bert", "cifar10", "deepspeech2", "imagenet", "ncf", "yolov3")
 
 
@@ -61,8 +75,7 @@ def test_rotations_and_empty_nodes_are_one_placement(
 
 @pytest.mark.parametrize("ring", [[], [0, 0], [-1]])
 def test_no_placement_is_refused(ring: list[int]) -> None:
-    with pytest.raises(ValueError, match="at least one replica"):
-        canonical(ring)
+    refused("at least one replica", canonical, ring, error=ValueError)
 
 
 def test_step_times_measured_between_and_beyond(folder: Path) -> None:
@@ -81,7 +94,9 @@ def test_step_times_measured_between_and_beyond(folder: Path) -> None:
 
 
 def test_too_few_placements_to_interpolate_are_modelled(folder: Path) -> None:
-    (folder / "placements.csv").write_text(HEAD + "1,8,1,0\n2,8,1.1,0.1\n")
+    (folder / "placements.csv").write_text(
+        "placement,local_bsz,step_time,sync_time\n1,8,1,0\n2,8,1.1,0.1\n"
+    )
     assert read_application(folder).step_time([1, 1], 8).source == "modelled"
 
 
@@ -115,41 +130,13 @@ def test_a_curve_at_a_fixed_batch(folder: Path) -> None:
     assert curve.at(1) == pytest.approx(64 / (2 * step(1, 1, 32) - 0.05))
 
 
-@pytest.mark.parametrize(
-    ("file", "text", "message"),
-    [
-        ("placements.csv", "local_bsz,step_time,sync_time\n8,1,0\n", "missing column placement"),
-        ("placements.csv", "placement,local_bsz,step_time\n1,8,1\n", "missing column sync_time"),
-        ("placements.csv", HEAD + "102,8,1,0\n", "row 1, column placement"),
-        ("placements.csv", HEAD + "1,8,1,0\n2,8,1,1\n", "row 2, column sync_time"),
-        ("placements.csv", HEAD + "1,8,x,0\n", "row 1, column step_time"),
-        ("placements.csv", HEAD + "12,8,1,0\n21,8,1,0\n", "two rows of one"),
-        ("placements.csv", HEAD + "1,64,1,0\n", "batch sizes of its files do not agree"),
-        ("validation-64.csv", "progress,iteration,grad_sqr\n1,1,1\n", "missing column grad_var"),
-        ("validation-64.csv", "progress,iteration,grad_sqr,grad_var\n2,1,1,1\n1,2,1,1\n", "progress must not go back"),
-        ("scalability.csv", "num_nodes,num_replicas\n1,1\n", "missing columns local_bsz, step_time, sync_time"),
-    ],
-)  # fmt: skip
-def test_bad_folders_name_the_place(
-    folder: Path, file: str, text: str, message: str
-) -> None:
-    (folder / file).write_text(text)
-    with pytest.raises(InputError) as error:
-        read_application(folder)
-    assert message in str(error.value)
-    assert str(folder) in str(error.value)
-
-
 def test_missing_files_are_reported(folder: Path) -> None:
     for path in folder.glob("validation-*"):
         path.unlink()
-    with pytest.raises(InputError, match=r"no validation-M\.csv"):
-        read_application(folder)
+    refused(r"no validation-M\.csv", read_application, folder)
     (folder / "placements.csv").unlink()
-    with pytest.raises(InputError, match=r"no placements\.csv"):
-        read_application(folder)
-    with pytest.raises(InputError, match="expected a folder"):
-        read_application(folder / "nowhere")
+    refused(r"no placements\.csv", read_application, folder)
+    refused("expected a folder", read_application, folder / "nowhere")
 
 
 @pytest.mark.reference
@@ -179,6 +166,302 @@ def test_published_applications(reference: Path, name: str) -> None:
     assert application.epoch_at(application.total_progress) == len(
         application.epoch_ends
     )
+
+
+@pytest.fixture(scope="module")
+def applications(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("pollux") / "traces"
+    write_application(folder / "toy")
+    return folder
+
+
+def dynamics(job: Job, *, tunes: bool = False) -> ApplicationDynamics:
+    return job.profile.start(tunes=tunes)
+
+
+# --- reading
+
+
+def test_a_row_becomes_a_job(applications: Path) -> None:
+    (job,) = workload(applications, "a,7,toy,2,128")
+    assert (job.name, job.tsub_ns, job.model, job.batch_size) == (
+        "a",
+        7 * SECOND_NS,
+        "toy",
+        128.0,
+    )
+    assert (job.jmin, job.request, job.jmax) == (1, 2, 512 // 16)
+    assert job.pmax == EPOCHS[-1] * 64
+
+
+def test_the_curve_takes_as_long_as_the_training(applications: Path) -> None:
+    """At the user's batch of 128 on 2 units of a node: 64 each, 0.84 s a step, each worth 301 / 151 steps at 64."""
+    (job,) = workload(applications, "a,0,toy,2,128")
+    assert job.pmax / job.rates[2] == pytest.approx(EPOCHS[-1] / (301 / 151) * 0.84)
+    assert job.rates[32] == job.rates[8]  # replicas would get fewer than 16 samples
+    assert not workload(applications, "a,0,toy,2,128").beyond_curve()
+
+
+def test_invalid_files_are_named(applications: Path, tmp_path: Path) -> None:
+    table = tmp_path / "jobs.csv"
+    refused("no such file", read_pollux_jobs, table, applications)
+    table.write_text("name,time,application,num_replicas,batch_size\na,0,toy,1,64\n")
+    refused("no folder `traces`", read_pollux_jobs, table)
+    refused("no folder toy", read_pollux_jobs, table, tmp_path)
+
+
+def test_a_table_beside_the_folders_states_speed_and_restart_seconds(
+    tmp_path: Path,
+) -> None:
+    traces = tmp_path / "traces"
+    write_application(traces / "toy")
+    (traces / "applications.csv").write_text(
+        "application,slowdown,restart_s,policy_restart_s,max_local_bsz\ntoy,1.5,50,30,32\n"
+    )
+    table = workload(traces, "a,0,toy,2,128")
+    (job,) = table
+    assert (job.restart_s, job.policy_restart_s) == (50.0, 30.0)
+    assert table.notes == (
+        "applications.csv states slowdowns and restart seconds by application",
+    )
+    as_measured = read_application(traces / "toy", atomic_max=32)
+    assert job.profile.application.limits == as_measured.limits
+    rate, _ = dynamics(job).rate((2,), 0.0, 0)
+    unchanged = ApplicationProfile(as_measured, 128).start().rate((2,), 0.0, 0)[0]
+    assert rate == pytest.approx(unchanged / 1.5)
+
+
+def test_measurements_by_kind_of_units(tmp_path: Path) -> None:
+    """Units of kind `fast` are 4 times as fast; `slow` has no measurements, and goes as measured without a kind."""
+    traces = tmp_path / "traces"
+    write_application(traces / "toy", fast=4.0)
+    (traces / "applications.csv").write_text(
+        "application,max_local_bsz,max_local_bsz@fast\ntoy,64,32\n"
+    )
+    path = Path(workload(traces, "a,0,toy,2,128").source)
+    (job,) = read_pollux_jobs(path, traces, units_per_node={"slow": 4, "fast": 8})
+    assert job.profile.on("fast").limits.atomic_max == 32
+    assert job.profile.on("slow").limits.atomic_max == 64
+    assert job.profile.on("fast").single_rate == pytest.approx(4 * 64 / 0.74)
+    assert list(job.by_kind) == ["slow", "fast"]
+    assert job.on("fast").rates[4] == pytest.approx(4 * job.on("slow").rates[4])
+    # 8 units are on two nodes of 4, but on one of 8.
+    assert job.on("fast").rates[8] > 4.5 * job.on("slow").rates[8]
+    rates = [
+        dynamics(job).rate((4,), 0.0, 0, kind=kind)[0] for kind in ("", "slow", "fast")
+    ]
+    assert rates == pytest.approx([rates[0], rates[0], 4 * rates[0]])
+
+
+def test_what_tables_lack_is_said(tmp_path: Path) -> None:
+    traces = tmp_path / "traces"
+    write_application(traces / "toy", fast=4.0)
+    write_application(traces / "other")
+    assert workload(traces, "a,0,toy,2,64").notes == ()
+    (note,) = workload(traces, "a,0,toy,2,64", "b,0,other,2,64").notes
+    assert (
+        note
+        == "other was not measured on kind fast: there it goes as measured without a kind"
+    )
+    (traces / "applications.csv").write_text("application,slowdown\nother,2\n")
+    table = workload(traces, "a,0,toy,2,128")
+    assert table.notes[0].endswith("it has no row for toy")
+    assert table.jobs[0].restart_s is None
+    # The layout of the artifact is found.
+    assert len(read_pollux_jobs(table.source)) == 1
+
+
+# --- batches
+
+
+@given(st.integers(1, 64), st.integers(64, 4096))
+def test_a_batch_is_shared_out_within_memory(replicas: int, batch: int) -> None:
+    limits = BatchLimits(64, 4096, 1, 100)
+    split = split_batch(batch, replicas, limits)
+    whole = replicas * split.atomic * (split.accumulation + 1)
+    assert 1 <= split.atomic <= limits.atomic_max
+    assert whole <= max(limits.most, replicas)
+    assert whole >= batch or whole > limits.most - replicas * (split.accumulation + 1)
+    if replicas == 1 and batch > 64:
+        assert split.accumulation >= 1
+    elif batch <= replicas * limits.atomic_max:
+        assert split.accumulation == 0
+
+
+# --- speed
+
+
+def test_true_speed_by_hand(applications: Path) -> None:
+    """2 units of a node at a batch of 128: the first epoch of 1000 steps ends after 1000 / gain steps of 0.84 s."""
+    (job,) = workload(applications, "a,0,toy,2,128")
+    one = dynamics(job)
+    rate, until = one.rate((2,), 0.0, 0)
+    step, _ = step_s("2", 64)
+    assert rate == pytest.approx(64 * (301 / 151) / step, rel=1e-9)
+    assert until == pytest.approx(1000 / (301 / 151) * step * SECOND_NS, abs=2)
+    # Asked again it answers the same, and hits the end of the epoch.
+    again, same = one.rate((2,), rate * (until // 3) / SECOND_NS, until // 3)
+    assert (again, same) == (pytest.approx(rate, rel=1e-12), until)
+    _, after = one.rate((2,), rate * until / SECOND_NS, until)
+    assert after == pytest.approx(2 * until, abs=4)
+    # Work that was lost is done again: the epoch ends later.
+    lost = dynamics(job)
+    lost.rate((2,), 0.0, 0)
+    _, after = lost.rate((2,), rate * (until // 2) / SECOND_NS - rate * 10, until // 2)
+    assert after == pytest.approx(until + 10 * SECOND_NS, abs=10)
+
+
+class Moves(EqualShare):
+    """One of these numbers of units every 100 s, in turn."""
+
+    def __init__(self, sizes: list[int], *, tunes: bool = False) -> None:
+        self.sizes, self.kind = sizes, Traits(migrates=True, tunes=tunes)
+
+    def decide(self, state: State) -> Decision:
+        at = state.time_ns // (100 * SECOND_NS)
+        count = self.sizes[at % len(self.sizes)]
+        return Decision((count,), wake_ns=(at + 1) * 100 * SECOND_NS)
+
+
+def replayed(jobs: JobTable, policy: Moves) -> Any:
+    """The record of the job."""
+    trace = always_idle(5, 0, 10**6 * SECOND_NS, units_per_node=4)
+    return Replay(trace, jobs, policy, Rules()).run().records[0]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_whole_seconds(applications: Path, whole: bool) -> None:
+    """An epoch of 1000 steps takes 421.4 s: the three end at 421, 842 and 1263 s, or at 1264.2 s."""
+    epoch_s = 1000 / (301 / 151) * step_s("2", 64)[0]
+    jobs = workload(applications, "a,0,toy,2,128", whole_seconds=whole)
+    end_s = 3 * (round(epoch_s) if whole else epoch_s)
+    within = 0 if whole else 10
+    found = replayed(jobs, Moves([2])).finish_ns
+    assert found == pytest.approx(end_s * SECOND_NS, abs=within)
+
+
+@examples(15)
+@given(
+    st.lists(st.integers(1, 20), min_size=1, max_size=8), st.booleans(), st.booleans()
+)
+def test_progress_is_conserved_however_often_it_is_moved(
+    applications: Path, sizes: list[int], tunes: bool, whole: bool
+) -> None:
+    """A job moved every 100 s finishes, with exactly its work done."""
+    jobs = workload(applications, "a,0,toy,2,128", whole_seconds=whole)
+    record = replayed(jobs, Moves(sizes, tunes=tunes))
+    assert record.finish_ns is not None
+    assert record.work == pytest.approx(jobs.jobs[0].pmax, rel=1e-9)
+
+
+# --- the agent
+
+
+def test_the_agent_learns_what_it_has_run_only(applications: Path) -> None:
+    (job,) = workload(applications, "a,0,toy,2,128")
+    one = dynamics(job, tunes=True)
+    assert one.goodput is None
+    assert one.profiled == 0
+    rate, until = one.rate((2,), 0.0, 0)
+    assert until == 60 * SECOND_NS  # the agent looks again
+    assert one.goodput is None  # asked at the start: nothing has run
+    assert one.split.atomic == 32  # M0 = 64 on 2 replicas until something is known
+    one.rate((2, 2), rate * 60, until)
+    assert one.profiled == 2
+    assert list(one.observed) == [("", 1, 2, 32)]
+    assert one.goodput.pgns == 300 * 64
+    # One batch size seen: half of 0.42 s is taken for constant.
+    assert one.goodput.parameters.alpha_c == pytest.approx(0.42 / 2)
+
+
+def test_the_agent_knows_a_kind_of_units_only_when_it_has_run_there(
+    tmp_path: Path,
+) -> None:
+    write_application(tmp_path / "traces" / "toy", fast=4.0)
+    (job,) = workload(tmp_path / "traces", "a,0,toy,2,128")
+    one = dynamics(job, tunes=True)
+    rate, until = one.rate((1,), 0.0, 0, kind="slow")
+    progress, later = rate * until / SECOND_NS, 2 * until
+    rate, _ = one.rate((4,), progress, until, kind="fast")
+    assert one.goodput_on("fast") is None
+    assert one.profiled == 1
+    # What it knew on the slow kind does not choose the batch here: it begins with M0.
+    assert one.split == (16, 0)
+    one.rate((4,), progress + rate * (later - until) / SECOND_NS, later, kind="fast")
+    slow, fast = one.goodput_on("slow"), one.goodput_on("fast")
+    assert slow.pgns == fast.pgns
+    assert float(slow.parameters.gradient_time(64)) == pytest.approx(0.74)
+    assert float(fast.parameters.gradient_time(16)) == pytest.approx(0.26 / 4)
+    other = dynamics(job, tunes=True)
+    other.restore(json.loads(json.dumps(one.state())))
+    assert other.state() == one.state()
+    assert other.goodput == one.goodput == other.goodput_on("fast")
+
+
+def test_a_job_that_may_not_tune_keeps_the_users_batch(applications: Path) -> None:
+    (job,) = workload(applications, "a,0,toy,2,256")
+    one = dynamics(job, tunes=False)
+    one.rate((4,), 0.0, 0)
+    assert one.split == (64, 0)
+    one.rate((1,), 0.0, 0)
+    assert one.split == (64, 3)
+
+
+def test_memory_survives_a_checkpoint(applications: Path) -> None:
+    (job,) = workload(applications, "a,0,toy,2,128")
+    one = dynamics(job, tunes=True)
+    progress, now = 0.0, 0
+    for placement in ((1,), (2,), (2, 2), (4, 4)):
+        rate, until = one.rate(placement, progress, now)
+        assert until is not None
+        progress, now = progress + rate * (until - now) / SECOND_NS, until
+    other = dynamics(job, tunes=True)
+    other.restore(json.loads(json.dumps(one.state())))
+    assert other.goodput == one.goodput
+    assert other.rate((4, 4), progress, now) == one.rate((4, 4), progress, now)
+    assert other.state() == one.state()
+
+
+@pytest.mark.reference
+def test_published_applications_are_read_whole(reference: Path) -> None:
+    jobs = read_pollux_jobs(reference / "pollux" / "workloads" / "workload-6.csv")
+    assert len(jobs) == 160
+    assert {job.model for job in jobs} == {
+        "bert",
+        "cifar10",
+        "deepspeech2",
+        "imagenet",
+        "ncf",
+        "yolov3",
+    }
+    assert {job.jmax for job in jobs if job.model == "ncf"} == {1}
+    assert all(np.isfinite(job.rates).all() and job.rates[1] > 0 for job in jobs)
+
+
+@pytest.mark.reference
+def test_an_agents_fit_stays_within_bounds(reference: Path) -> None:
+    """The observations of a job for which the fit's line search once overflowed."""
+    application = read_application(reference / "pollux" / "traces" / "cifar10")
+    seen = {
+        (1,): [128],
+        (1, 1): [140, 121, 199, 213, 229, 246, 264, 283, 304, 326],
+        (2, 1): [289, 383, 411],
+        (2,): [264, 403, 433, 464],
+        (3,): [441, 508, 585, 628, 674, 723, 776],
+    }
+    runs = [
+        (placement, atomic) for placement, batches in seen.items() for atomic in batches
+    ]
+    taken = [application.step_time(placement, atomic) for placement, atomic in runs]
+    observed = Observations(
+        np.array([float(len(placement)) for placement, _ in runs]),
+        np.array([float(sum(placement)) for placement, _ in runs]),
+        np.array([float(atomic) for _, atomic in runs]),
+        np.array([one.step_s for one in taken]),
+        np.array([one.gradient_s for one in taken]),
+    )
+    assert objective(fit_throughput(observed), observed) < 0.1
+    assert objective(fit_throughput(observed, published=True), observed) < 0.1
 
 
 @pytest.mark.reference

@@ -1,4 +1,4 @@
-"""What reading says of files that are too large, damaged or odd, and of little memory."""
+"""What reading says of files that are too large, damaged or odd, and of little memory; targets that are no files."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ import json
 import lzma
 import os
 import resource
+import stat
 import subprocess
 import sys
 import tarfile
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from refusals import refused
 
 import bft
 from bft.models import (
@@ -28,10 +32,10 @@ from bft.models import (
     read_table,
 )
 from bft.models.errors import printable
-from bft.models.files import MAX_LINE, parse_json, read_json
-from bft.replay.cli.main import run
+from bft.models.files import MAX_LINE, drafted, parse_json, read_json
 
 MIB = 1 << 20
+Told = Callable[..., str]
 # Runs a command line and reports the peak of its memory; not getrusage: that begins with what the parent had.
 WATCHED = """
 import sys
@@ -81,25 +85,23 @@ def watched(*args: str, limit_mib: int | None = None) -> tuple[int, str, int]:
 
 
 def test_what_unpacks_to_more_than_the_limit_is_refused_by_name(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Told
 ) -> None:
     monkeypatch.setattr("bft.models.files.MAX_UNPACKED", 2 * MIB)
     rows = b"a,b\n" + b"1,2\n" * MIB
-    out = str(tmp_path / "out.parquet")
     for name, content in (
         ("t.csv.gz", gzip.compress(rows)),
         ("t.tar.gz", archive("t.csv", rows)),
     ):
         path = tmp_path / name
         path.write_bytes(content)
-        assert run(["convert", str(path), "-o", out]) == 2
-        assert f"{path}: unpacks to more than" in capsys.readouterr().err
+        said = f"{path}: unpacks to more than"
+        told(f"convert {path} -o {tmp_path}/out.parquet", said, code=2)
     (tmp_path / "t.csv").write_bytes(rows)
     assert len(read_table(tmp_path / "t.csv")) == MIB
     packed = tmp_path / "p.json"
     packed.write_bytes(gzip.compress(b" " * 3 * MIB + b"[]"))
-    with pytest.raises(InputError, match="unpacks to more than"):
-        read_json(packed)
+    refused("unpacks to more than", read_json, packed)
 
 
 def test_a_header_without_end_is_refused(tmp_path: Path) -> None:
@@ -109,8 +111,7 @@ def test_a_header_without_end_is_refused(tmp_path: Path) -> None:
         (b'a,"b\n' + b"1,2\n" * MIB, "not a readable CSV file: field larger"),
     ):
         path.write_bytes(content)
-        with pytest.raises(InputError, match=told):
-            read_table(path)
+        refused(told, read_table, path)
 
 
 @pytest.mark.parametrize("ending", ["", ".gz", ".xz", ".bz2"])
@@ -123,13 +124,10 @@ def test_lines_are_bounded_however_they_are_packed(tmp_path: Path, ending: str) 
     }[ending]
     path = tmp_path / f"log{ending}"
     path.write_bytes(pack(b"ok\n" + b"x" * (MAX_LINE + 3 * MIB) + b"\n"))
-    with pytest.raises(InputError, match="line longer than 16 MiB"):
-        read_log(path)
+    refused("line longer than 16 MiB", read_log, path)
     path.write_bytes(pack(b";\n" + b"x" * (MAX_LINE + 3 * MIB) + b"\n"))
-    with pytest.raises(InputError, match="line longer than 16 MiB"):
-        read_swf_jobs(path)
-    with pytest.raises(InputError, match="line longer than 16 MiB"):
-        bft.ingest(path, "swf")
+    refused("line longer than 16 MiB", read_swf_jobs, path)
+    refused("line longer than 16 MiB", bft.ingest, path, "swf")
 
 
 def test_parquet_is_read_back_as_it_was_written(tmp_path: Path) -> None:
@@ -158,31 +156,27 @@ def test_parquet_is_read_back_as_it_was_written(tmp_path: Path) -> None:
 
 
 def test_parquet_with_texts_that_are_not_utf8_is_refused_by_column(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, told: Told
 ) -> None:
     path = tmp_path / "jobs.parquet"
     bad = pa.array([b"ok", b"\xff\xfe"], pa.binary())
     for column in (bad.view(pa.string()), bad.view(pa.string()).dictionary_encode()):
         pq.write_table(pa.table({"x": [1, 2], "name": column}), path)
-        assert run(["convert", str(path), "-o", str(tmp_path / "out.parquet")]) == 2
-        assert (
-            f"{path}, column name: not UTF-8 text (save it as UTF-8)"
-            in capsys.readouterr().err
-        )
+        said = f"{path}, column name: not UTF-8 text (save it as UTF-8)"
+        told(f"convert {path} -o {tmp_path}/out.parquet", said, code=2)
 
 
-def test_out_of_memory_is_a_message_that_names_the_file(tmp_path: Path) -> None:
-    path = tmp_path / "trace.parquet"
-    path.write_bytes(numbers(30_000_000))
-    code, told, _ = watched("trace", "info", str(path), limit_mib=620)
+@pytest.mark.parametrize("command", ["trace info", "solve"])
+def test_out_of_memory_is_a_message_that_names_the_file(
+    tmp_path: Path, command: str
+) -> None:
+    path = tmp_path / ("p.json" if command == "solve" else "trace.parquet")
+    lists = b"[" + b"[]," * 9_000_000 + b"1]"
+    path.write_bytes(lists if command == "solve" else numbers(30_000_000))
+    code, said, _ = watched(*command.split(), str(path), limit_mib=620)
     assert code == 2
-    assert told.startswith(f"Error: {path}: not enough memory")
-    assert "ulimit -v" in told
-    packed = tmp_path / "p.json"
-    packed.write_bytes(b"[" + b"[]," * 9_000_000 + b"1]")
-    code, told, _ = watched("solve", str(packed), limit_mib=620)
-    assert code == 2
-    assert told.startswith(f"Error: {packed}: not enough memory")
+    assert said.startswith(f"Error: {path}: not enough memory")
+    assert "ulimit -v" in said
 
 
 def test_a_thread_that_cannot_start_is_no_damage_of_the_file(
@@ -196,8 +190,7 @@ def test_a_thread_that_cannot_start_is_no_damage_of_the_file(
         raise pa.ArrowException(told)
 
     monkeypatch.setattr(pq.ParquetFile, "read", read)
-    with pytest.raises(InputError, match=f"not enough memory: {told} .*ulimit"):
-        read_table(path)
+    refused(f"not enough memory: {told} .*ulimit", read_table, path)
 
 
 @pytest.mark.parametrize(
@@ -240,21 +233,20 @@ def test_an_address_space_that_is_too_small_is_refused() -> None:
 
 
 def test_json_with_a_key_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="the key 'a' appears twice in one object"):
-        parse_json('[{"b": {"a": 1, "c": 2, "a": 1}}]')
+    refused(
+        "the key 'a' appears twice in one object",
+        parse_json,
+        '[{"b": {"a": 1, "c": 2, "a": 1}}]',
+        error=ValueError,
+    )
     assert parse_json('{"a": {"a": 1}}') == {"a": {"a": 1}}
     path = tmp_path / "t.jsonl"
     path.write_text('{"a": 1}\n{"a": 1, "a": 2}\n')
-    with pytest.raises(
-        InputError, match="row 2: not a line of JSON: the key 'a' appears twice"
-    ):
-        read_table(path)
+    refused("row 2: not a line of JSON: the key 'a' appears twice", read_table, path)
     path.write_text('[{"jobid": "a", "jobid": "b"}]')
-    with pytest.raises(InputError, match="the key 'jobid' appears twice"):
-        read_philly_jobs(path)
+    refused("the key 'jobid' appears twice", read_philly_jobs, path)
     path.write_text(" ")
-    with pytest.raises(InputError, match="not JSON: it is empty"):
-        read_json(path)
+    refused("not JSON: it is empty", read_json, path)
 
 
 def test_messages_are_short_and_do_not_act_on_a_terminal() -> None:
@@ -350,11 +342,11 @@ def test_full_lists_of_a_large_machine_do_not_fill_the_memory(tmp_path: Path) ->
 
 @pytest.mark.parametrize("what", ["name", "id"])
 def test_long_names_of_a_problem_are_shortened_in_messages(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], what: str
+    here: Path, told: Told, what: str
 ) -> None:
     long = "x" * 5_000_000
     job = {
-        "name": "a",
+        "name": "a" if what == "id" else long,
         "Jmin": 5,
         "Jmax": 4,
         "Ns": [0, 4],
@@ -362,32 +354,24 @@ def test_long_names_of_a_problem_are_shortened_in_messages(
         "Tcup": 1,
         "Tcdw": 1,
     }
-    posed = {
-        "units": 4,
-        "Tfwd": 120,
-        "jobs": [{**job, "name": long} if what == "name" else job],
-        "id": long,
-    }
-    path = tmp_path / "p.jsonl"
-    path.write_text(json.dumps(posed) + "\n")
-    assert run(["solve", str(path)]) == 2
-    (answer,) = map(json.loads, capsys.readouterr().out.splitlines())
-    assert "Jmin 5 and Jmax 4" in answer["error"]
+    posed = {"units": 4, "Tfwd": 120, "jobs": [job], "id": long}
+    Path("p.jsonl").write_text(json.dumps(posed) + "\n")
+    answer = json.loads(
+        told("solve p.jsonl", "Jmin 5 and Jmax 4", code=2).splitlines()[0]
+    )
     assert len(answer["error"]) < 1500
 
 
 @pytest.mark.parametrize(
     "value", ["NaN", "Infinity", "-Infinity", "1e400", '{"a": [1, NaN]}']
 )
-def test_an_id_that_json_lacks_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], value: str
-) -> None:
-    path = tmp_path / "p.json"
-    path.write_text(f'{{"units": 4, "Tfwd": 120, "jobs": [], "id": {value}}}')
-    assert run(["solve", str(path)]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "id: expected a value that JSON has, not" in err
+def test_an_id_that_json_lacks_is_refused(here: Path, told: Told, value: str) -> None:
+    Path("p.json").write_text(f'{{"units": 4, "Tfwd": 120, "jobs": [], "id": {value}}}')
+    told(
+        "solve p.json",
+        "Error: id: expected a value that JSON has, not",
+        code=2,
+    )
 
 
 def test_a_name_that_no_file_can_hold_is_refused_in_python_too() -> None:
@@ -397,6 +381,62 @@ def test_a_name_that_no_file_can_hold_is_refused_in_python_too() -> None:
         ("\ud800", "expected text, not"),
         ("n" * 1_001, "at most 1,000 characters, not 1,001"),
     ):
-        with pytest.raises(InputError, match=told):
-            rigid_job(name, 0, 1, 1.0)
+        refused(told, rigid_job, name, 0, 1, 1.0)
     assert rigid_job("é北" * 400, 0, 1, 1.0)
+
+
+def test_a_pipe_gets_the_content_and_stays_a_pipe(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()))
+    reader.start()
+    with drafted(pipe) as draft:
+        draft.write_text("content\n")
+    reader.join()
+    assert read == [b"content\n"]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    assert [entry.name for entry in tmp_path.iterdir()] == ["pipe"]
+
+
+@pytest.mark.parametrize("to_a_file", [False, True])
+def test_standard_output_as_a_target_gets_the_log(
+    tmp_path: Path, to_a_file: bool
+) -> None:
+    command = [str(Path(sys.executable).with_name("bft-replay"))]
+    command += ["generate", "log", "slurm", "--nodes", "4", "--days", "1", "--force"]
+    plain = tmp_path / "plain.txt"
+    subprocess.run([*command, "-o", str(plain)], check=True, capture_output=True)
+    command += ["-o", "/dev/stdout"]
+    if to_a_file:
+        with (tmp_path / "redirected.txt").open("wb") as stream:
+            subprocess.run(command, check=True, stdout=stream, stderr=subprocess.PIPE)
+        got = (tmp_path / "redirected.txt").read_bytes()
+    else:
+        got = subprocess.run(command, check=True, capture_output=True).stdout
+    assert got.startswith(plain.read_bytes())
+    assert Path("/dev/stdout").is_symlink()
+
+
+def test_a_device_stays_a_device(tmp_path: Path) -> None:
+    link = tmp_path / "sink"
+    link.symlink_to(os.devnull)
+    with drafted(link) as draft:
+        draft.write_text("content\n")
+    assert stat.S_ISCHR(link.stat().st_mode)
+    assert link.is_symlink()
+
+
+def test_the_file_that_a_link_leads_to_is_written_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    target = tmp_path / "elsewhere" / "real.txt"
+    target.write_text("before")
+    link = tmp_path / "link.txt"
+    link.symlink_to(target)
+    with drafted(link) as draft:
+        draft.write_text("after")
+    assert link.is_symlink()
+    assert target.read_text() == "after"
+    assert str(target) in caplog.text

@@ -11,9 +11,10 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
-from bft.models import InputError
-from bft.models.learned.duration import FEATURES, Forecaster, ahead, submissions
+from bft.models.learned.duration import Forecaster, ahead, submissions
+from bft.models.learned.duration import FEATURES
 from bft.models.learned.ga2m import AdditiveModel, accuracy
 
 START = pd.Timestamp("2020-04-01", tz="UTC")
@@ -178,22 +179,23 @@ def test_slots_may_be_counted_from_jobs() -> None:
 def test_unusable_rows_for_learning_are_reported_with_their_place(
     change: Any, message: str
 ) -> None:
-    with pytest.raises(InputError) as caught:
-        Forecaster.train(change(series(400)), source="s.csv")
-    assert str(caught.value).startswith(message)
+    caught = refused("", Forecaster.train, change(series(400)), source="s.csv")
+    assert str(caught).startswith(message)
 
 
 def test_slots_of_another_length_are_refused() -> None:
-    with pytest.raises(
-        InputError,
-        match="row 2, column time: expected a slot each 600 s; this one begins 1200 s",
-    ):
-        FITTED.predict(series(9, minutes=20))
+    refused(
+        "row 2, column time: expected a slot each 600 s; this one begins 1200 s",
+        FITTED.predict,
+        series(9, minutes=20),
+    )
     assert FITTED.predict(series(1)).shape == (1,)
-    with pytest.raises(InputError, match="horizon of at least 1 slot, not 0"):
-        Forecaster.train(series(400), horizon=0)
-    with pytest.raises(InputError, match="has no rows"):
-        submissions(pd.DataFrame({"submit_time": [], "gpu_num": []}))
+    refused(
+        "horizon of at least 1 slot, not 0", Forecaster.train, series(400), horizon=0
+    )
+    refused(
+        "has no rows", submissions, pd.DataFrame({"submit_time": [], "gpu_num": []})
+    )
 
 
 @pytest.mark.reference

@@ -1,4 +1,4 @@
-"""Goodput: the fit against its gradient, known parameters and published traces; batch choice against plain loops."""
+"""Fits of speed: scalability laws, step times, goodput and its best batch, against second formulations."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
 from bft.models import Curve
+from bft.models.curves import OnlineCurve
+from bft.models.learned.saved_models import KINDS
 from bft.models.speed.goodput import (
     BatchLimits,
     Goodput,
     Observations,
     ThroughputParameters,
-    _Objective,
     adascale_gain,
     fit_throughput,
     goodput_table,
@@ -26,6 +28,13 @@ from bft.models.speed.goodput import (
     replica_cap,
     speedup_table,
 )
+from bft.models.speed.scalability import (
+    Kind,
+    Throughputs,
+    fit_scalability,
+    read_throughputs,
+)
+from bft.models.speed.throughput import objective
 
 TRUTH = ThroughputParameters(0.05, 0.002, 0.08, 0.003, 0.02, 0.001, 1.5)
 LIMITS = BatchLimits(initial=64, most=4096, atomic_min=16, atomic_max=256)
@@ -37,10 +46,6 @@ def grid(nodes: list[int], per_node: list[int], atomic: list[int]) -> Observatio
         *[(n, n * k, m) for n in nodes for k in per_node for m in atomic], strict=True
     ))  # fmt: skip
     return Observations(n, r, m, TRUTH.step_time(n, r, m), TRUTH.gradient_time(m))
-
-
-def objective(parameters: ThroughputParameters, observed: Observations) -> float:
-    return _Objective(observed)(np.array(astuple(parameters)))[0]
 
 
 # --- step times -------------------------------------------------------------------------------------------------------
@@ -95,8 +100,7 @@ def test_tiny_times_do_not_underflow(gamma: float) -> None:
     ],
 )
 def test_impossible_parameters_are_refused(change: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=next(iter(change))):
-        replace(TRUTH, **change)
+    refused(next(iter(change)), replace, TRUTH, **change, error=ValueError)
 
 
 # --- fits -------------------------------------------------------------------------------------------------------------
@@ -105,6 +109,8 @@ def test_impossible_parameters_are_refused(change: dict[str, float]) -> None:
 @examples(30)
 @given(st.integers(0, 2**32 - 1))
 def test_the_gradient_is_that_of_the_objective(seed: int) -> None:
+    from bft.models.speed.goodput import _Objective
+
     rng = np.random.default_rng(seed)
     observed = grid([1, 2, 3], [1, 2, 4], [16, 64])
     at = np.r_[rng.uniform(0.01, 1, 6), rng.uniform(1.1, 9)]
@@ -122,7 +128,8 @@ def test_the_objective_is_the_published_one() -> None:
     predicted = p.step_time(observed.nodes, observed.replicas, observed.atomic)
     gradient = p.gradient_time(observed.atomic)
 
-    def rmse(a: np.ndarray, b: np.ndarray) -> float:
+    def rmse(a: np.ndarray, b: np.ndarray | None) -> float:
+        assert b is not None
         return float(np.sqrt(np.mean((np.log(a) - np.log(b)) ** 2)))
 
     expected = rmse(gradient, observed.gradient_s) + rmse(predicted, observed.step_s)
@@ -183,9 +190,11 @@ def test_what_was_not_observed_is_hoped_for() -> None:
     assert (across.alpha_r, across.beta_r, across.beta_n) == (1e-8, 1e-8, 1e-8)
 
 
-def test_the_fit_is_deterministic() -> None:
-    observed = grid([1, 2], [1, 3], [16, 64])
-    assert fit_throughput(observed) == fit_throughput(observed)
+def test_whole_steps_alone_suffice() -> None:
+    full = grid([1, 2, 4], [1, 2, 4], [16, 64, 256])
+    fitted = fit_throughput(replace(full, gradient_s=None))
+    predicted = fitted.step_time(full.nodes, full.replicas, full.atomic)
+    np.testing.assert_allclose(predicted, full.step_s, rtol=0.05)
 
 
 @pytest.mark.parametrize(
@@ -193,7 +202,7 @@ def test_the_fit_is_deterministic() -> None:
     [
         ({"step_s": [1.0, -1.0]}, "step_s: expected numbers > 0, but entry 2 is -1.0"),
         ({"nodes": [1.0, 3.0]}, "but entry 2 has 2 replicas on 3 nodes"),
-        ({"atomic": [1.0]}, "atomic: expected 2 values"),
+        ({"atomic": [1.0]}, "atomic: expected as many values as nodes"),
         (
             {"gradient_s": [math.nan, 1]},
             "gradient_s: expected numbers > 0, but entry 1 is nan",
@@ -208,12 +217,13 @@ def test_bad_observations_are_reported(
         "replicas": [1.0, 2.0],
         "atomic": [8.0, 8.0],
         "step_s": [1.0, 1.0],
-        "gradient_s": [1.0, 0.5],
     }
-    with pytest.raises(ValueError, match=message):
-        Observations(
-            **{name: np.array(values) for name, values in {**good, **change}.items()}
-        )
+    refused(
+        message,
+        Observations,
+        **{name: np.array(values) for name, values in {**good, **change}.items()},
+        error=ValueError,
+    )
 
 
 # --- goodput ----------------------------------------------------------------------------------------------------------
@@ -269,20 +279,6 @@ def test_the_best_batch_by_plain_loops(
         assert (m, s) == (0, 0)
 
 
-@given(parameters, st.floats(0, 1e6))
-def test_efficiency_falls_with_the_batch_and_rises_with_noise(
-    p: ThroughputParameters, pgns: float
-) -> None:
-    batches = np.array([64, 65, 128, 4096])
-    low, high = (
-        Goodput(p, noise, LIMITS).efficiency(batches) for noise in (pgns, 2 * pgns + 1)
-    )
-    assert low[0] == 1
-    assert (np.diff(low) <= 0).all()
-    assert (low <= high + 1e-15).all()
-    assert (low > 0).all()
-
-
 @given(st.floats(1e-6, 1e3), st.floats(0, 1e3), st.floats(1, 1e3))
 def test_adascale_gain_is_the_scale_times_the_efficiency(
     sqr: float, var: float, scale: float
@@ -296,41 +292,25 @@ def test_adascale_gain_is_the_scale_times_the_efficiency(
     assert 1 - 1e-12 <= gain <= scale * (1 + 1e-12)
 
 
-def test_adascale_gain_at_its_ends() -> None:
-    assert (
-        adascale_gain(1.0, 0.0, 8.0) == 1
-    )  # no noise: a larger batch is worth one step
-    assert adascale_gain(0.0, 1.0, 8.0) == 8  # all noise: as many as it is larger
-    assert adascale_gain(-1.0, 2.0, 8.0) == 1  # nothing is known
-
-
-def test_noise_scales() -> None:
+def test_noise_scales_and_gains_at_their_ends() -> None:
+    # No noise: a larger batch is worth one step; all noise: as many as it is larger; nothing is known.
+    ends = [(1.0, 0.0), (0.0, 1.0), (-1.0, 2.0)]
+    assert [adascale_gain(*each, 8.0) for each in ends] == [1, 8, 1]
     assert noise_scale(2.0, 6.0, 64) == 192
     assert noise_scale(0.0, 6.0, 64) == noise_scale(-1e-9, 6.0, 64) == math.inf
     assert Goodput(TRUTH, math.inf, LIMITS).efficiency([64, 4096]).tolist() == [1, 1]
-    with pytest.raises(ValueError, match="pgns"):
-        Goodput(TRUTH, math.nan, LIMITS)
-
-
-def test_noise_makes_larger_batches_worth_it() -> None:
-    chosen = []
-    for pgns in (0, 100, 1e4, math.inf):
-        _, m, s = Goodput(TRUTH, pgns, LIMITS).best_batch(2, 8)
-        chosen.append(int(8 * m * (s + 1)))
-    assert chosen == sorted(chosen)
-    assert chosen[0] < chosen[-1]
-
-
-def test_a_single_replica_beyond_the_first_batch_accumulates() -> None:
-    _, m, s = Goodput(TRUTH, math.inf, replace(LIMITS, most=256)).best_batch(1, 1)
-    assert (int(m), int(s)) == (128, 1)
+    refused("pgns", Goodput, TRUTH, math.nan, LIMITS, error=ValueError)
 
 
 @pytest.mark.parametrize(("change", "name"), [({"atomic_min": 0}, "atomic_min"), ({"atomic_min": 65}, "atomic_min"),
                                               ({"most": 63}, "most"), ({"atomic_max": 8}, "atomic_min")])  # fmt: skip
 def test_impossible_limits_are_refused(change: dict[str, int], name: str) -> None:
-    with pytest.raises(ValueError, match=name):
-        replace(LIMITS, **change)
+    refused(name, replace, LIMITS, **change, error=ValueError)
+
+
+def test_a_single_replica_beyond_the_first_batch_accumulates() -> None:
+    _, m, s = Goodput(TRUTH, math.inf, replace(LIMITS, most=256)).best_batch(1, 1)
+    assert (int(m), int(s)) == (128, 1)
 
 
 def test_replicas_worth_trying() -> None:
@@ -367,10 +347,6 @@ def test_a_curve_is_its_own_goodput() -> None:
     assert not table[0].any()
 
 
-def test_a_job_that_never_ran_is_hoped_to_scale() -> None:
-    assert speedup_table(None, 1, 4, 1, 2)[1].tolist() == [0, 0.5, 1, 1.5, 2]
-
-
 @given(parameters, st.floats(0, 1e5), st.integers(1, 4), st.integers(0, 12))
 def test_the_fair_share_has_speed_up_one(
     p: ThroughputParameters, pgns: float, nodes: int, more: int
@@ -393,8 +369,7 @@ def test_a_share_too_large_or_too_small_still_compares() -> None:
     )
     dead = Curve(np.array([0.0, 4]), np.array([0.0, 0]))
     assert not speedup_table(dead, 1, 4, 1, 2).any()
-    with pytest.raises(ValueError, match="fair"):
-        speedup_table(None, 1, 4, 2, 1)
+    refused("fair", speedup_table, None, 1, 4, 2, 1, error=ValueError)
 
 
 # --- published traces -------------------------------------------------------------------------------------------------
@@ -432,3 +407,320 @@ def test_placements_not_seen_are_predicted_within_ten_percent(
             )
         )
     assert np.median(np.concatenate(errors)) <= 0.10
+
+
+SIZES = np.array([1.0, 2, 4, 8, 16])
+
+
+def measured(
+    units: list[float], throughput: list[float], batch: float | None = None
+) -> Throughputs:
+    n = np.array(units, dtype=np.float64)
+    return Throughputs(
+        "m",
+        n,
+        np.array(throughput, dtype=np.float64),
+        None if batch is None else batch * n,
+    )
+
+
+# --- fits -------------------------------------------------------------------------------------------------------------
+
+
+@given(st.floats(1e-3, 1e6), st.floats(0, 1), st.sampled_from([0.0, 1e-4, 0.01]))
+def test_laws_come_back_from_their_points(
+    p1: float, sigma: float, kappa: float
+) -> None:
+    rates = p1 * SIZES / (1 + sigma * (SIZES - 1) + kappa * SIZES * (SIZES - 1))
+    fit = fit_scalability(
+        measured(SIZES.tolist(), rates.tolist()),
+        "usl" if kappa else "amdahl",
+        sizes=[1, 3, 64],
+    )
+    assert fit.errors.max() < 1e-6
+    n = np.array([1.0, 3, 64])
+    expected = p1 * n / (1 + sigma * (n - 1) + kappa * n * (n - 1))
+    np.testing.assert_allclose(fit.curve.ps[1:], expected, rtol=1e-4)
+    assert fit.parameters["P1"] == pytest.approx(p1, rel=1e-4)
+    assert fit.parameters["sigma"] == pytest.approx(sigma, abs=1e-4)
+
+
+@given(st.lists(st.floats(1, 1e4), min_size=2, max_size=8))
+def test_no_serial_fraction_does_better_than_the_fitted_one(rates: list[float]) -> None:
+    n, p = np.arange(1.0, len(rates) + 1), np.array(rates)
+    fit = fit_scalability(measured(n.tolist(), rates), "amdahl")
+
+    def loss(p1: float, sigma: float) -> float:
+        return float((((p * (1 + sigma * (n - 1)) / (p1 * n)) - 1) ** 2).sum())
+
+    best = loss(fit.parameters["P1"], fit.parameters["sigma"])
+    for sigma in np.linspace(0, 1, 21):
+        shape = p * (1 + sigma * (n - 1)) / n
+        assert (
+            best
+            <= loss(float((shape**2).sum() / shape.sum()), float(sigma)) * (1 + 1e-9)
+            + 1e-12
+        )
+
+
+def test_the_piecewise_curve_goes_through_the_medians() -> None:
+    fit = fit_scalability(measured([4, 1, 1, 1, 2], [30, 10, 11, 500, 19]))
+    assert fit.curve.ns.tolist() == [0, 1, 2, 4]
+    assert fit.curve.ps.tolist() == [0, 11, 19, 30]
+    np.testing.assert_allclose(fit.errors, [0, 0.1, 0, 1 - 11 / 500, 0])
+    np.testing.assert_allclose(fit.efficiency(), [1, 19 / 22, 30 / 44])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_points_outside_the_measured_range_are_marked(kind: Kind) -> None:
+    fit = fit_scalability(
+        measured([2, 4, 8], [20, 35, 60], batch=32), kind, sizes=[1, 2, 4, 8, 9, 64]
+    )
+    assert fit.kind == kind
+    assert fit.extrapolated.tolist() == [False, True, False, False, False, True, True]
+    assert fit.beyond == [1, 9, 64]
+    assert (fit.curve.ps[1:] > 0).all()
+
+
+def test_beyond_its_last_size_a_piecewise_curve_does_not_grow() -> None:
+    fit = fit_scalability(measured([2, 8], [20, 60]), sizes=[1, 8, 100])
+    assert fit.curve.ps.tolist() == [0, 10, 60, 60]
+
+
+def test_the_throughput_model_predicts_sizes_it_has_not_seen() -> None:
+    truth = ThroughputParameters(0.05, 0.002, 0.08, 0.003, 0.02, 0.001, 1.5)
+    n, m = np.repeat([1.0, 2, 4, 8, 16], 3), np.tile([32.0, 64, 128], 5)
+    nodes = np.ceil(n / 4)
+    step_s = truth.step_time(nodes, n, m)
+    sync_s = step_s - truth.gradient_time(m)
+    runs = Throughputs("m", n, n * m / step_s, n * m, None, sync_s)
+    fit = fit_scalability(
+        runs, "throughput", sizes=[3, 32], units_per_node=4, batch=1024
+    )
+    expected = truth.throughput([1, 8], [3, 32], [1024 / 3, 32])
+    np.testing.assert_allclose(fit.curve.ps[1:], expected, rtol=0.03)
+    assert np.median(fit.errors) < 0.01
+
+
+def test_a_batch_size_that_never_changed_is_kept() -> None:
+    n = np.array([1.0, 2, 4])
+    runs = Throughputs("m", n, np.array([10.0, 18, 30]), np.full(3, 64.0))
+    kept = fit_scalability(runs, "throughput", sizes=[8])
+    assert (
+        kept.curve.ps[1]
+        == fit_scalability(runs, "throughput", sizes=[8], batch=64).curve.ps[1]
+    )
+    assert (
+        kept.curve.ps[1]
+        != fit_scalability(runs, "throughput", sizes=[8], batch=128).curve.ps[1]
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_order_and_scale_of_measurements_do_not_matter(kind: Kind) -> None:
+    units, rates = [1.0, 2, 2, 4, 8], [10.0, 19, 21, 36, 60]
+    fit = fit_scalability(measured(units, rates, batch=64), kind, sizes=[1, 6, 16])
+    back = fit_scalability(
+        measured(units[::-1], rates[::-1], batch=64), kind, sizes=[1, 6, 16]
+    )
+    np.testing.assert_allclose(fit.curve.ps, back.curve.ps, rtol=2e-3)
+    if kind != "throughput":
+        tiny = fit_scalability(
+            measured(units, [r * 1e-9 for r in rates], batch=64), kind, sizes=[1, 6, 16]
+        )
+        np.testing.assert_allclose(tiny.curve.ps * 1e9, fit.curve.ps, rtol=1e-9)
+
+
+def test_a_model_that_needs_batch_sizes_says_so() -> None:
+    refused(
+        "column batch_size: m: the throughput model needs samples a step",
+        fit_scalability,
+        measured([1, 2], [1, 2]),
+        "throughput",
+    )
+
+
+@pytest.mark.parametrize(
+    ("units", "rates", "warning"),
+    [
+        ([1, 2, 4], [10, 19, 15], "not monotone: 4 units give 15 samples/s, 2 give 19"),
+        (
+            [1, 1, 2],
+            [10, 12, 20],
+            "noisy: repetitions at 1 units spread over 18% of their median",
+        ),
+        ([1, 2], [10, 22], "superlinear: a unit of 2 gives 10% more than one of 1"),
+        ([4], [10], "one size only (4): nothing is known of scaling"),
+        ([1, 1, 2], [10, 10.5, 19], None),
+    ],
+)
+def test_doubtful_measurements_are_reported(
+    units: list[float], rates: list[float], warning: str | None
+) -> None:
+    assert fit_scalability(measured(units, rates)).warnings == (
+        () if warning is None else (warning,)
+    )
+
+
+@pytest.mark.parametrize(("kind", "needed"), [("amdahl", 2), ("usl", 3)])
+@given(st.lists(st.floats(1, 1e4), min_size=3, max_size=3))
+def test_fits_with_fewer_sizes_than_parameters_fall_back_to_piecewise(
+    kind: Kind, needed: int, gains: list[float]
+) -> None:
+    rates = np.cumsum(sorted(gains, reverse=True)).tolist()
+    units = [1.0, 2.0, 4.0]
+    for count in range(1, needed):
+        runs = measured(units[:count] * 2, rates[:count] * 2)
+        fit = fit_scalability(runs, kind, sizes=[1, 64])
+        assert fit.kind == "piecewise"
+        assert fit.parameters == {}
+        assert fit.curve.ps[-1] == rates[count - 1], "no more than was measured"
+        assert (
+            f"{kind} takes {needed} sizes to be determined, and {count}"
+            in fit.warnings[0]
+        )
+    just = fit_scalability(measured(units[:needed], rates[:needed]), kind)
+    assert just.kind == kind
+    assert f"{kind} goes through any {needed} sizes" in just.warnings[0]
+
+
+def test_unmeasured_placements_of_the_throughput_model_are_reported() -> None:
+    assert (
+        "synchronisation was seen at 2 units only"
+        in fit_scalability(
+            measured([2, 2], [20, 21], batch=32), "throughput", sizes=[2, 64]
+        ).warnings[0]
+    )
+
+
+def test_the_peak_is_the_largest_of_the_best_sizes() -> None:
+    assert fit_scalability(measured([1, 2, 4], [10, 19, 15])).peak == 2
+    assert fit_scalability(measured([1, 2, 4], [10, 19, 19])).peak == 4
+    assert fit_scalability(measured([1, 2], [10, 19]), sizes=[1, 64]).peak == 64, (
+        "constant is not falling"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            {"units": [1.0, 1.5]},
+            "row 2, column units: m: expected whole numbers >= 1, not 1.5",
+        ),
+        (
+            {"throughput": [0.0, 1.0]},
+            "row 1, column throughput: m: expected numbers > 0, not 0.0",
+        ),
+        (
+            {"throughput": [1.0, np.nan]},
+            "row 2, column throughput: m: expected numbers > 0, not nan",
+        ),
+        (
+            {"throughput": [1.0]},
+            r"column throughput: m: expected as many values as units \(2\)",
+        ),
+        ({"batch": [-1.0, 1.0]}, "column batch: m: expected numbers > 0, not -1.0"),
+        ({"sync_s": [-1.0, 1.0]}, "column sync_s: m: expected numbers >= 0, not -1.0"),
+    ],
+)
+def test_measurements_check_themselves(
+    change: dict[str, list[float]], message: str
+) -> None:
+    given = {"units": [1.0, 2.0], "throughput": [10.0, 19.0]} | change
+    refused(
+        message,
+        Throughputs,
+        "m",
+        **{name: np.array(values) for name, values in given.items()},
+    )
+
+
+# --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "runs.csv"
+    path.write_text(text)
+    return path
+
+
+def test_tables_in_several_forms(tmp_path: Path) -> None:
+    a, b = read_throughputs(
+        write(tmp_path, "model,units,throughput,nodes\nb,1,10,1\na,4,30,2\nb,2,20,2\n")
+    )
+    assert (a.model, a.units.tolist(), a.throughput.tolist()) == ("b", [1, 2], [10, 20])
+    assert b.nodes.tolist() == [2]
+    (timed,) = read_throughputs(
+        write(tmp_path, "job,units,step_time,batch_size,sync_time\nx,1,0.5,64,0\n")
+    )
+    assert (timed.model, timed.throughput.tolist()) == ("x", [128])
+    assert (
+        read_throughputs(write(tmp_path, "units,throughput\n1,10\n"))[0].model == "runs"
+    )
+    assert read_throughputs(tmp_path / "runs.csv", name="net")[0].model == "net"
+
+
+# --- learning while running -------------------------------------------------------------------------------------------
+
+concave = st.tuples(st.floats(1, 1e4), st.floats(0, 0.5))
+
+
+def law(p1: float, sigma: float, n: float) -> float:
+    return p1 * n / (1 + sigma * (n - 1))
+
+
+@given(concave, st.lists(st.integers(1, 64), min_size=1, max_size=20))
+def test_an_optimistic_curve_never_underestimates_unseen_sizes(
+    truth: tuple[float, float], sizes: list[int]
+) -> None:
+    online = OnlineCurve()
+    for size in sizes:
+        online.observe(size, law(*truth, size), 60.0)
+    estimate = online.estimate(128)
+    for size in sizes:
+        assert estimate.at(size) == pytest.approx(law(*truth, size))
+    for size in range(online.largest, 129):
+        assert estimate.at(size) >= law(*truth, size) * (1 - 1e-12)
+
+
+@given(concave, st.integers(1, 64))
+def test_following_the_hope_finds_the_truth(
+    truth: tuple[float, float], most: int
+) -> None:
+    """A scheduler that always tries the most promising size knows, in the end, the rate of the size it stays at."""
+    online = OnlineCurve()
+    online.observe(1, law(*truth, 1), 1.0)
+    for _ in range(64):
+        tried = int(np.argmax(online.estimate(most).table(most)))
+        online.observe(tried, law(*truth, tried), 1.0)
+    assert online.estimate(most).at(tried) == pytest.approx(law(*truth, tried))
+    assert law(*truth, tried) == pytest.approx(
+        max(law(*truth, n) for n in range(1, most + 1))
+    )
+
+
+def test_longer_observations_count_more() -> None:
+    online = OnlineCurve()
+    online.observe(2, 10, 30)
+    online.observe(2, 20, 10)
+    online.observe(2, 1e9, 0)
+    assert online.rate(2) == 12.5
+    assert online.sizes == [2]
+
+
+def test_a_job_that_changes_pace_is_followed() -> None:
+    forgetful, faithful = OnlineCurve(half_life_s=60), OnlineCurve()
+    for online in (forgetful, faithful):
+        for rate in [100] * 60 + [50] * 10:
+            online.observe(1, rate, 60)
+    assert forgetful.rate(1) == pytest.approx(50, rel=0.01)
+    assert faithful.rate(1) > 90
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [(0, 1, 1), (1, -1, 1), (1, 1, -1), (1, float("nan"), 1), (1, 1, float("inf"))],
+)
+def test_bad_observations_are_refused(bad: tuple[int, float, float]) -> None:
+    refused("expected units >= 1", OnlineCurve().observe, *bad, error=ValueError)

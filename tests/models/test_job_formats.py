@@ -1,10 +1,11 @@
-"""Job tables of other simulators: Tiresias' traces, the Standard Workload Format, Philly's log."""
+"""Job tables of other simulators (tests/data/read.toml): Tiresias', Helios', SWF, Philly's log; and measured pairs."""
 
 from __future__ import annotations
 
 import csv
 import gzip
-import json
+import runpy
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,24 @@ import pytest
 from drawing import examples
 from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
+from refusals import refused
 
-from bft.models import InputError, JobTable
+from bft.models import Job, JobTable
+from bft.models.sharing.xi_table import XiTable
 from bft.models.workloads.rigid_jobs import (
     read_philly_jobs,
     read_swf_jobs,
     read_tiresias_jobs,
+    read_venus_jobs,
 )
 
 SECOND_NS = 10**9
+TABLES: dict[str, Callable[..., JobTable]] = {
+    "tiresias": read_tiresias_jobs,
+    "swf": read_swf_jobs,
+    "philly": read_philly_jobs,
+    "venus": read_venus_jobs,
+}
 READERS: dict[str, Callable[[Path], JobTable]] = {
     "tiresias.csv": read_tiresias_jobs,
     "log.swf": read_swf_jobs,
@@ -29,43 +39,50 @@ READERS: dict[str, Callable[[Path], JobTable]] = {
 }
 
 
-def written(folder: Path, name: str, text: str) -> Path:
-    path = folder / name
-    path.write_text(text)
-    return path
-
-
-def refused(read: Callable[[Path], JobTable], path: Path) -> str:
-    with pytest.raises(InputError) as raised:
-        read(path)
-    message = str(raised.value)
+def complaint(read: Callable[[Path], JobTable], path: Path) -> str:
+    message = str(refused("", read, path))
     assert message.startswith(str(path))
     return message
 
 
-# --- all of them ------------------------------------------------------------------------------------------------------
+CASES = tomllib.loads(
+    (Path(__file__).parents[1] / "data" / "read.toml").read_text("utf-8")
+)["case"]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["reader"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_jobs_of_a_table(case: dict[str, Any], packed: bool, tmp_path: Path) -> None:  # fmt: skip
+    path = (
+        tmp_path
+        / f"table.{'swf' if case['reader'] == 'swf' else 'csv'}{'.gz' * packed}"
+    )
+    text = case["text"].encode()
+    path.write_bytes(gzip.compress(text) if packed else text)
+    found = TABLES[case["reader"]](path, **case.get("options", {}))
+    assert list(found.notes) == case.get("notes", [])
+    for job, told in zip(found, case["jobs"], strict=True):
+        for name, value in told.items():
+            read = job.rates.tolist() if name == "rates" else getattr(job, name)
+            assert read == (None if value == "none" else value), name
 
 
 @pytest.mark.parametrize("name", READERS)
 def test_what_is_no_file_of_text(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
-    assert "no such file" in refused(READERS[name], path).lower()
+    assert "no such file" in complaint(READERS[name], path).lower()
     path.mkdir()
-    assert "is a directory" in refused(READERS[name], path)
+    assert "is a directory" in complaint(READERS[name], path)
     path.rmdir()
     path.touch()
-    assert "empty" in refused(READERS[name], path)
+    assert "empty" in complaint(READERS[name], path)
     path.write_bytes(bytes(range(256)))
-    refused(READERS[name], path)
+    complaint(READERS[name], path)
     path.write_bytes(b"PAR1" + bytes(100))
-    refused(READERS[name], path)
-
-
-@pytest.mark.parametrize("name", ["log.swf", "cluster_job_log"])
-def test_damaged_compression(tmp_path: Path, name: str) -> None:
-    path = tmp_path / name
-    path.write_bytes(gzip.compress(b"1 " * 10_000)[:-20])
-    assert "damaged or cut short" in refused(READERS[name], path)
+    complaint(READERS[name], path)
+    if name != "tiresias.csv":
+        path.write_bytes(gzip.compress(b"1 " * 10_000)[:-20])
+        assert "damaged or cut short" in complaint(READERS[name], path)
 
 
 @pytest.mark.parametrize("name", READERS)
@@ -79,86 +96,7 @@ def test_anything_is_a_table_or_an_input_error(
 ) -> None:
     path = tmp_path / name
     path.write_bytes(content)
-    refused(READERS[name], path)
-
-
-# --- Tiresias ---------------------------------------------------------------------------------------------------------
-
-HEAD = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"
-
-
-def test_a_trace_of_tiresias(tmp_path: Path) -> None:
-    path = written(
-        tmp_path, "t.csv", HEAD + "7,8,30,133,vgg11,147,23\n8,1,30.5,9,resnet50,2.5,0\n"
-    )
-    first, second = read_tiresias_jobs(path)
-    assert (first.name, first.tsub_ns, first.jmin, first.request, first.jmax) == (
-        "7",
-        30 * SECOND_NS,
-        8,
-        8,
-        8,
-    )
-    assert (first.model, first.pmax, first.rates[8], first.tcup_s, first.tcdw_s) == (
-        "vgg11",
-        147,
-        1,
-        0,
-        0,
-    )
-    assert dict(first.extra) == {"iterations": 133, "interval": 23}
-    assert (second.tsub_ns, second.pmax) == (30_500_000_000, 2.5)
-
-
-def test_skew_may_be_a_column(tmp_path: Path) -> None:
-    text = "job_id,num_gpu,submit_time,duration,skew,spread_slowdown\na,2,0,1,0.7,1.5\nb,2,0,1,,\n"
-    first, second = read_tiresias_jobs(written(tmp_path, "t.csv", text))
-    assert (first.skew, first.spread_slowdown) == (0.7, 1.5)
-    assert (second.skew, second.spread_slowdown) == (None, 1.0)
-
-
-def test_jobs_that_need_nothing_are_left_out(tmp_path: Path) -> None:
-    path = written(
-        tmp_path, "t.csv", HEAD + "1,0,0,1,a,5,0\n2,1,0,1,a,0,0\n3,1,0,1,a,5,0\n"
-    )
-    jobs = read_tiresias_jobs(path)
-    assert [job.name for job in jobs] == ["3"]
-    assert jobs.notes == ("jobs left out: 2 without GPUs or duration",)
-    assert "no job to replay" in refused(
-        read_tiresias_jobs, written(tmp_path, "t.csv", HEAD + "1,0,0,1,a,5,0\n")
-    )
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("job_id,num_gpu\n1,2\n", "missing columns submit_time, duration"),
-        (
-            HEAD + "1,1.5,0,1,a,5,0\n",
-            "row 1, column num_gpu, job 1: expected a whole number",
-        ),
-        (HEAD + "1,-1,0,1,a,5,0\n", "row 1, column num_gpu"),
-        (
-            HEAD + "1,1,0,1,a,5,0\n2,1,soon,1,a,5,0\n",
-            "row 2, column submit_time, job 2",
-        ),
-        (HEAD + "1,1,0,1,a,,0\n", "row 1, column duration"),
-        (HEAD + "1,1,0,1,a,inf,0\n", "row 1, column duration"),
-        (HEAD + "1,1,1e300,1,a,1,0\n", "row 1, column submit_time"),
-        (HEAD + "1,1e9,0,1,a,1,0\n", "row 1, column num_gpu"),
-        (HEAD + ",1,0,1,a,5,0\n", "row 1, column job_id"),
-        (
-            HEAD + "1,1,0,1,a,5,0\n1,1,0,1,a,5,0\n",
-            "row 2, column job_id, job 1: the name appears twice",
-        ),
-        (
-            "job_id,num_gpu,submit_time,duration,spread_slowdown\na,2,0,1,0.5\n",
-            "row 1, column spread_slowdown, job a",
-        ),
-    ],
-)
-def test_invalid_traces_of_tiresias(tmp_path: Path, text: str, said: str) -> None:
-    assert said in refused(read_tiresias_jobs, written(tmp_path, "t.csv", text))
+    complaint(READERS[name], path)
 
 
 @pytest.mark.reference
@@ -180,120 +118,6 @@ def test_published_traces(reference: Path, name: str, jobs: int) -> None:
     ]
 
 
-# --- the Standard Workload Format -------------------------------------------------------------------------------------
-
-SWF = """; Version: 2.2
-; UnixStartTime: 1000000000
-; MaxNodes: 10
-; MaxProcs: 80
-;
- 1  10  5 100  16 -1 -1 32 3600 -1 1 7 2 3 4 1 -1 -1
- 2  20  5 50.5 -1 -1 -1 9 -1 -1 1 -1 -1 -1 -1 -1 -1 -1
- 3  30 -1 -1   -1 -1 -1 8 60 -1 5 7 2 3 4 1 -1 -1
- 4  30  1 10    8 -1 -1 8 60 -1 2 7 2 3 4 1 -1 -1
-"""
-
-
-def test_a_workload(tmp_path: Path) -> None:
-    jobs = read_swf_jobs(written(tmp_path, "log.swf", SWF))
-    first, second = jobs
-    assert jobs.notes == (
-        "jobs left out: 1 that are parts of others (status 2 to 4), 1 that never ran",
-    )
-    assert (first.name, first.tsub_ns, first.request, first.pmax) == (
-        "1",
-        1_000_000_010 * SECOND_NS,
-        2,
-        100,
-    )
-    assert (first.user, first.vc) == ("7", "1")
-    assert first.extra == {
-        "requested_s": 3600.0,
-        "status": "1",
-        "group": "2",
-        "executable": "3",
-        "queue": "4",
-    }
-    assert (second.request, second.pmax, second.user, second.vc) == (2, 50.5, "", "")
-    assert second.extra == {"status": "1"}
-
-
-def test_units_may_be_processors(tmp_path: Path) -> None:
-    path = written(tmp_path, "log.swf", SWF)
-    assert [job.request for job in read_swf_jobs(path, processors_per_unit=1)] == [
-        16,
-        9,
-    ]
-    assert [job.request for job in read_swf_jobs(path, processors_per_unit=5)] == [4, 2]
-    without_header = written(tmp_path, "plain.swf", SWF.replace("; Max", "; Least"))
-    assert [job.request for job in read_swf_jobs(without_header)] == [16, 9]
-
-
-def test_submits_that_are_epochs_do_not_count_from_the_start(tmp_path: Path) -> None:
-    text = SWF.replace(" 1  10  5", " 1  1600000000  5")
-    assert (
-        read_swf_jobs(written(tmp_path, "log.swf", text)).jobs[0].tsub_ns
-        == 1_600_000_000 * SECOND_NS
-    )
-
-
-def test_a_workload_may_be_compressed(tmp_path: Path) -> None:
-    path = tmp_path / "log.swf.gz"
-    path.write_bytes(gzip.compress(SWF.encode()))
-    assert len(read_swf_jobs(path)) == 2
-
-
-@pytest.mark.parametrize(
-    ("line", "said"),
-    [
-        ("1 2 3", "row 6: expected 18 fields separated by blanks, not 3"),
-        ("1;2;3;4;5;6;7;8;9;10;11;12;13;14;15;16;17;18;", "row 6: expected 18 fields"),
-        (
-            "1 x 5 100 16 -1 -1 32 3600 -1 1 7 2 3 4 1 -1 -1",
-            "row 6, column 2 (submit time), job 1",
-        ),
-        (
-            "1 -9 5 100 16 -1 -1 32 3600 -1 1 7 2 3 4 1 -1 -1",
-            "row 6, column 2 (submit time), job 1",
-        ),
-        (
-            "1 10 5 -7 16 -1 -1 32 3600 -1 1 7 2 3 4 1 -1 -1",
-            "row 6, column 4 (run time), job 1",
-        ),
-        (
-            "1 10 5 nan 16 -1 -1 32 3600 -1 1 7 2 3 4 1 -1 -1",
-            "row 6, column 4 (run time), job 1",
-        ),
-        (
-            "1 10 5 100 -1 -1 -1 -1 3600 -1 1 7 2 3 4 1 -1 -1",
-            "row 6, column 5 (allocated processors), job 1: neither",
-        ),
-        (
-            "1 10 5 100 1e9 -1 -1 -1 3600 -1 1 7 2 3 4 1 -1 -1",
-            "row 6, column 5 (allocated processors), job 1",
-        ),
-        (
-            "1 10 5 9e9 1 -1 -1 -1 3600 -1 1 7 2 3 4 1 -1 -1",
-            "row 6, column 2 (submit time), job 1: it would run until",
-        ),
-        (
-            "1 10 5 100 1 -1 -1 -1 soon -1 1 7 2 3 4 1 -1 -1",
-            "row 6, column 9 (requested time), job 1",
-        ),
-        (
-            "2 10 5 100 1 -1 -1 -1 1 -1 1 7 2 3 4 1 -1 -1",
-            "row 7, column 1 (job number), job 2: the name appears twice",
-        ),
-    ],
-)
-def test_invalid_workloads(tmp_path: Path, line: str, said: str) -> None:
-    lines = SWF.splitlines()
-    assert said in refused(
-        read_swf_jobs,
-        written(tmp_path, "log.swf", "\n".join([*lines[:5], line, *lines[6:]])),
-    )
-
-
 @pytest.mark.reference
 def test_a_published_workload(reference: Path) -> None:
     found = read_swf_jobs(reference / "logs" / "swf" / "alea-hpc2n-excerpt.swf.gz")
@@ -307,106 +131,76 @@ def test_a_published_workload(reference: Path) -> None:
     assert max(job.request for job in found) <= 240
 
 
-# --- Philly -----------------------------------------------------------------------------------------------------------
+read_colocation = runpy.run_path(
+    str(Path(__file__).parents[2] / "benchmarks" / "_colocation.py")
+)["read_colocation"]
+PAIRS = "model1,batchsize1,amp1,speed1,model2,batchsize2,amp2,speed2"
 
 
-def attempt(start: str | None, end: str | None, *gpus: int) -> dict[str, Any]:
-    detail = [
-        {"ip": f"m{node}", "gpus": [f"gpu{k}" for k in range(count)]}
-        for node, count in enumerate(gpus)
-    ]
-    return {"start_time": start, "end_time": end, "detail": detail}
+def table(
+    folder: Path, *rows: str, header: str = PAIRS, name: str = "jobs.csv"
+) -> Path:
+    path = folder / name
+    path.write_text("\n".join((header, *rows)) + "\n")
+    return path
 
 
-def entry(name: str, *attempts: dict[str, Any], **other: Any) -> dict[str, Any]:
-    known = {
-        "status": "Pass",
-        "vc": "ee9",
-        "user": "ce2",
-        "submitted_time": "2017-10-07 01:11:39",
-    }
-    return {**known, "jobid": name, "attempts": list(attempts), **other}
+def job(tmp_path: Path, model: str, batch: int, amp: int) -> Job:
+    header = "job_id,gpu_num,submit_time,duration,model,batchsize,amp"
+    return read_venus_jobs(
+        table(tmp_path, f"a,1,0,1,{model},{batch},{amp}", header=header, name="one.csv")
+    ).jobs[0]
 
 
-def test_a_log_of_philly(tmp_path: Path) -> None:
-    once = entry("once", attempt("2017-10-07 01:12:09", "2017-10-07 01:13:23", 8))
-    twice = entry(
-        "twice",
-        attempt("2017-10-07 01:12:00", "2017-10-07 01:13:00", 8, 4),
-        attempt("2017-10-07 02:00:00", "2017-10-07 02:00:30", 8),
-        attempt("2017-10-07 02:01:00", "None", 8),
-        attempt(None, "2017-10-07 02:00:30", 8),
-        user=None,
+def ratios(table: XiTable, a: Job, b: Job) -> tuple[float, float] | None:
+    sides = table.sides(a, b)
+    return None if sides is None else (sides[0].of(), sides[1].of())
+
+
+def test_speeds_become_ratios(tmp_path: Path) -> None:
+    xi = read_colocation(table(tmp_path, "A,32,0,0.8,B,64,1,1.25"), indifferent=["Big"])
+    a, b, big = (
+        job(tmp_path, "A", 32, 0),
+        job(tmp_path, "B", 64, 1),
+        job(tmp_path, "Big", 7, 1),
     )
-    never, cpu = (
-        entry("never"),
-        entry("cpu", attempt("2017-10-07 01:12:09", "2017-10-07 01:13:23")),
-    )
-    path = written(tmp_path, "cluster_job_log", json.dumps([once, twice, never, cpu]))
-    jobs = read_philly_jobs(path)
-    first, second = jobs
-    assert jobs.notes == (
-        "jobs left out: 2 without an attempt that has GPUs, start and end",
-    )
-    assert (first.name, first.request, first.pmax, first.user, first.vc) == (
-        "once",
-        8,
-        74.0,
-        "ce2",
-        "ee9",
-    )
+    assert ratios(xi, a, b) == (1.25, 1.0)  # faster together is noise
+    assert ratios(xi, b, a) == (1.0, 1.25)
+    assert xi.clipped == 1
     assert (
-        first.tsub_ns == 1_507_363_899 * SECOND_NS
-    )  # 08:11:39 UTC: Pacific daylight saving time
-    assert first.extra == {"status": "Pass", "attempts": 1}
-    assert (second.request, second.pmax, second.user, second.extra["attempts"]) == (
-        12,
-        90.0,
-        "",
-        2,
-    )
-
-
-def test_clocks_that_are_put_back_do_not_shorten_jobs(tmp_path: Path) -> None:
-    over = entry("a", attempt("2017-11-05 00:30:00", "2017-11-05 03:30:00", 1))
-    path = written(tmp_path, "log.json", json.dumps([over]))
-    assert read_philly_jobs(path).jobs[0].pmax == 4 * 3600
+        ratios(xi, a, job(tmp_path, "B", 64, 0)) is None
+    )  # mixed precision is another load
+    assert ratios(xi, a, job(tmp_path, "B", 32, 1)) is None
+    assert ratios(xi, a, a) is None
+    for one, other in ((a, big), (big, b), (big, big)):
+        assert ratios(xi, one, other) == (1.0, 1.0)
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("row", "column"),
     [
-        ("{", "not JSON"),
-        ("[" * 100_000, "not JSON"),
-        ('{"jobs": []}', "expected a JSON array of objects"),
-        ("[]", "no job to replay"),
-        ("[1]", "expected a JSON array of objects"),
-        (
-            json.dumps([entry("")]),
-            "row 1, column jobid: expected a name, not an empty cell",
-        ),
-        (
-            json.dumps([entry("a", submitted_time=None)]),
-            "row 1, column submitted_time, job a",
-        ),
-        (
-            json.dumps([entry("a", submitted_time="yesterday")]),
-            "row 1, column submitted_time, job a",
-        ),
-        (json.dumps([entry("a", attempts=3)]), "row 1, column attempts, job a"),
-        (json.dumps([entry("a", attempts=[None])]), "row 1, column attempts, job a"),
-        (
-            json.dumps([entry("a", {"detail": [{"ip": "m1"}]})]),
-            "row 1, column detail, job a",
-        ),
-        (json.dumps([entry("a", {"detail": 3})]), "row 1, column detail, job a"),
-        (
-            json.dumps([entry("a", attempt("noon", None, 1))]),
-            "row 1, column start_time, job a",
-        ),
+        ("A,32,0,0,B,64,1,1", "speed1"),
+        ("A,32,0,1,B,x,1,1", "batchsize2"),
+        (",32,0,1,B,1,1,1", "model1"),
     ],
 )
-def test_invalid_logs_of_philly(tmp_path: Path, content: str, said: str) -> None:
-    assert said in refused(
-        read_philly_jobs, written(tmp_path, "cluster_job_log", content)
+def test_bad_pairs_are_named(tmp_path: Path, row: str, column: str) -> None:
+    caught = refused("", read_colocation, table(tmp_path, row))
+    assert (caught.row, caught.column) == (1, column)
+
+
+@pytest.mark.reference
+def test_the_venus_trace(reference: Path) -> None:
+    folder = reference / "lucid"
+    jobs = read_venus_jobs(folder / "venus_sept_jobs_relative.csv.gz")
+    with gzip.open(folder / "venus_sept_original_order.txt.gz", "rt") as lines:
+        assert [job.name for job in jobs] == lines.read().split()
+    assert len(jobs) == 23_859
+    assert len({job.vc for job in jobs}) == 15
+    assert jobs.by_submit() == list(range(len(jobs)))
+    xi = read_colocation(folder / "colocate_info.csv")
+    kinds = list(
+        {(job.model, job.batch_size): job for job in jobs if job.request <= 8}.values()
     )
+    assert len(kinds) == 66
+    assert all(ratios(xi, a, b) is not None for a in kinds for b in kinds)

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 
-from bft.models import InputError
 from bft.models.learned.packing import (
     FEATURES,
     PackingAnalyser,
@@ -124,8 +124,9 @@ def test_who_is_left_out_is_not_learnt_from() -> None:
     assert (
         leave_one_model_out(frame)[~held] != leave_one_model_out(changed)[~held]
     ).any()
-    with pytest.raises(InputError, match="all profiles are of one model"):
-        leave_one_model_out(frame.assign(model="m"))
+    refused(
+        "all profiles are of one model", leave_one_model_out, frame.assign(model="m")
+    )
 
 
 ANALYSER = PackingAnalyser.train(profiles())
@@ -215,25 +216,32 @@ def test_steps_that_change_nothing_are_not_told() -> None:
 def test_unusable_rows_for_learning_are_reported_with_their_place(
     change: Any, message: str
 ) -> None:
-    with pytest.raises(InputError) as caught:
-        PackingAnalyser.train(change(profiles()), source="p.csv")
-    assert str(caught.value).startswith(message)
+    caught = refused("", PackingAnalyser.train, change(profiles()), source="p.csv")
+    assert str(caught).startswith(message)
 
 
 def test_pairs_that_cannot_be_scored_are_reported_with_their_row() -> None:
     rows = pd.DataFrame([pair(1, 1), pair(1, 1)])
-    with pytest.raises(InputError, match="missing column speed2; expected model1"):
-        sharing_scores(rows.drop(columns="speed2"))
-    with pytest.raises(
-        InputError, match=r"c\.csv, row 2, column speed1: expected a finite number >= 0"
-    ):
-        sharing_scores(rows.assign(speed1=[1, np.nan]), source="c.csv")
-    with pytest.raises(InputError, match="row 1, column model2: expected a name"):
-        sharing_scores(rows.assign(model2=""))
-    with pytest.raises(InputError, match="has no rows"):
-        sharing_scores(rows[:0])
-    with pytest.raises(InputError, match="missing columns gmem_util, gmem, amp"):
-        ANALYSER.scores(pd.DataFrame({"gpu_util": [1.0]}))
+    refused(
+        "missing column speed2; expected model1",
+        sharing_scores,
+        rows.drop(columns="speed2"),
+    )
+    refused(
+        r"c\.csv, row 2, column speed1: expected a finite number >= 0",
+        sharing_scores,
+        rows.assign(speed1=[1, np.nan]),
+        source="c.csv",
+    )
+    refused(
+        "row 1, column model2: expected a name", sharing_scores, rows.assign(model2="")
+    )
+    refused("has no rows", sharing_scores, rows[:0])
+    refused(
+        "missing columns gmem_util, gmem, amp",
+        ANALYSER.scores,
+        pd.DataFrame({"gpu_util": [1.0]}),
+    )
 
 
 @pytest.mark.reference

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from synthetic_logs import interval_table, sacct, sacctmgr_events, stamp
+from synthetic_logs import stamp, written
 from synthetic_logs_more import SyntheticJob, taken
 
 from bft.replay.cli.main import run
@@ -38,7 +38,7 @@ Ingest = Callable[..., tuple[str, str]]
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A working folder with the log of some jobs."""
     monkeypatch.chdir(tmp_path)
-    Path("jobs.sacct").write_text(sacct(JOBS))
+    Path("jobs.sacct").write_text(written("sacct", JOBS))
     return tmp_path
 
 
@@ -88,7 +88,7 @@ def test_a_log_becomes_a_trace(ingest: Ingest) -> None:
 
 @pytest.mark.parametrize("name", ["records.csv", "records.parquet"])
 def test_the_table_of_records_says_what_became_of_each_row(ingest: Ingest, name: str) -> None:  # fmt: skip
-    Path("bad").write_text(sacct(JOBS) + "9|x|n09|1|soon|later|COMPLETED|\n")
+    Path("bad").write_text(written("sacct", JOBS) + "9|x|n09|1|soon|later|COMPLETED|\n")
     ingest("slurm", "bad", "-o", "t.csv", *WINDOW, "--records", name)
     table = pd.read_csv(name) if name.endswith("csv") else pd.read_parquet(name)
     rows = table[["line", "hosts", "why"]].astype(object).fillna("").to_numpy().tolist()
@@ -115,8 +115,8 @@ def test_auto_takes_the_format_from_the_fields(ingest: Ingest, fields: str) -> N
 
 def test_all_sources_together(ingest: Ingest) -> None:
     files = {
-        "down.txt": sacctmgr_events([SyntheticJob(("n03",), 10, 30, 0)]),
-        "down.csv": interval_table([SyntheticJob(("n04",), 0, 120, 1)]),
+        "down.txt": written("events", [SyntheticJob(("n03",), 10, 30, 0)]),
+        "down.csv": written("intervals", [SyntheticJob(("n04",), 0, 120, 1)]),
         "res.txt": f"ReservationName=m StartTime={stamp(100)} EndTime={stamp(110)}\n   Nodes=n[03-04]\n",
         "nodes.txt": "NodeName=n02 State=IDLE\n",
     }
@@ -134,11 +134,11 @@ def test_all_sources_together(ingest: Ingest) -> None:
 
 
 def test_several_files_are_one_log_and_times_are_local(ingest: Ingest) -> None:
-    lines = sacct(JOBS).splitlines(keepends=True)
+    lines = written("sacct", JOBS).splitlines(keepends=True)
     Path("a").write_text("".join(lines[:4]))
     Path("b.gz").write_bytes(gzip.compress("".join([lines[0], *lines[4:]]).encode()))
     zone = "Europe/Berlin"
-    Path("c").write_text(sacct(JOBS, tz=zone))
+    Path("c").write_text(written("sacct", JOBS, tz=zone))
     local = ("--from", stamp(0, zone), "--to", stamp(120, zone), "--tz", zone)
     ingest("slurm", "jobs.sacct", "-o", "one.csv", *WINDOW)
     ingest("auto", "a", "b.gz", "-o", "two.csv", *WINDOW)

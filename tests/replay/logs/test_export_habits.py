@@ -213,7 +213,9 @@ def jobs_json(world: World) -> Files:
 
 def two_clusters(*columns: str) -> Callable[[World], Files]:
     """The jobs of two machines, whose nodes have the same names."""
-    other = [made_up.row(each) | {"Cluster": "other"} for each in made_up.made(1).runs]
+    other = [
+        made_up.row(each) | {"Cluster": "other"} for each in made_up.made("other").runs
+    ]
     return lambda world: {
         "jobs": made_up.table([*map(made_up.row, world.runs), *other], (*COLUMNS, *columns))
     }  # fmt: skip
@@ -375,9 +377,9 @@ HABITS = [
     }, world=made_up.suspended),
     Habit("jobs suspended while others run", f"slurm jobs {BESIDE}", jobs(lambda each: {}, "Suspended"),
           world=lambda world: made_up.suspended(world, preempted=True)),
-    Habit("an epilog", f"slurm jobs {BESIDE}", plain, "loud", "--completing 61", lambda _: made_up.made(epilog_s=60)),
+    Habit("an epilog", f"slurm jobs {BESIDE}", plain, "loud", "--completing 61", lambda _: made_up.made("epilog", 60)),
     Habit("an epilog, stated", f"slurm jobs {BESIDE} --completing 60", plain,
-          world=lambda _: made_up.made(epilog_s=60)),
+          world=lambda _: made_up.made("epilog", 60)),
     Habit("a cloud, without its events", f"slurm jobs {BESIDE}", powered("+CLOUD"),
           "loud", "power saving", made_up.power_saved),
     Habit("power saving, without its events", f"slurm jobs {BESIDE}", powered(""),
@@ -403,13 +405,6 @@ HABITS = [
 ]  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def world() -> World:
-    made = made_up.made()
-    made_up.check(made)
-    return made
-
-
 def write(truth: World, files: Files) -> None:
     """Write what lies beside all exports, and the files of one, which may replace it."""
     closed = [
@@ -428,9 +423,9 @@ def write(truth: World, files: Files) -> None:
 
 @pytest.mark.parametrize("each", HABITS, ids=lambda each: each.name)
 def test_what_comes_of_a_habit(
-    each: Habit, world: World, here: Path, capsys: pytest.CaptureFixture[str]
+    each: Habit, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    truth = each.world(world)
+    truth = each.world(made_up.made())
     write(truth, each.files(truth))
     code = run(["ingest", *each.command.split(), *WINDOW, "-o", "t.parquet"])
     said = capsys.readouterr().err

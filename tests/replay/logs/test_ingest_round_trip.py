@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import synthetic_logs as slurm
+import synthetic_logs as logs
 import synthetic_logs_more as more
-import synthetic_logs_sources as sources
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from synthetic_logs import written
 from synthetic_logs_more import (
     HOSTS,
     SyntheticJob,
@@ -27,16 +27,16 @@ from bft.replay.logs.formats import BUILT_IN, detect
 
 pytestmark = pytest.mark.usefixtures("example_logs")
 Writer = Callable[[Iterable[SyntheticJob]], str]
-COLUMNS = tuple(slurm.sacct([]).strip().split("|"))
+COLUMNS = tuple(written("sacct", []).strip().split("|"))
 
 
 def headless(jobs: Iterable[SyntheticJob]) -> str:
-    return slurm.sacct(jobs).partition("\n")[2]
+    return written("sacct", jobs).partition("\n")[2]
 
 
 def older_batsim(jobs: Iterable[SyntheticJob]) -> str:
     """Jobs.csv as evalys has it of Batsim before 2.0."""
-    text = sources.batsim(jobs)
+    text = logs.batsim(jobs)
     return text.replace("job_id,", "jobID,").replace("_resources", "_processors")
 
 
@@ -46,46 +46,39 @@ def node_list(jobs: Iterable[SyntheticJob]) -> str:
 
 def outages(_: Iterable[SyntheticJob]) -> str:
     """A table of Cobalt's outages, which names no node."""
-    times = [slurm.stamp(second) for second in (0, 9, 20, 30)]
+    times = [logs.stamp(second) for second in (0, 9, 20, 30)]
     rows = "{},{},1\n{},,1\n{},,0\n".format(*times)
     return f"START_TIMESTAMP,END_TIMESTAMP,IS_ALL_MACHINE_DOWN\n{rows}"
 
 
+# By name the format, what writes it, and options.
 WRITERS: dict[str, tuple[str, Writer, dict[str, Any]]] = {
-    "sacct": ("slurm", slurm.sacct, {}),
-    "sacct, semicolons": ("slurm", partial(slurm.sacct, delimiter=";"), {}),
-    "sacct, two characters": ("slurm", partial(slurm.sacct, delimiter="^|"), {}),
     "sacct, columns named": ("slurm", headless, {"fields": COLUMNS}),
-    "sacct --json": ("slurm-json", slurm.sacct_json, {}),
-    "squeue --json": ("slurm-json", sources.squeue_json, {}),
-    "events": ("slurm-events", slurm.sacctmgr_events, {}),
-    "scontrol show res": ("slurm-reservations", slurm.scontrol_reservations, {}),
-    "sacctmgr show res": ("slurm-reservations", slurm.sacctmgr_reservations, {}),
-    "intervals": ("intervals", slurm.interval_table, {}),
-    "cobalt": ("cobalt", more.cobalt, {"tz": "America/Chicago"}),
-    "pbs": ("pbs", more.pbs, {}),
-    "lsb.acct": ("lsf", more.lsb_acct, {}),
-    "lsb.events": ("lsf-events", more.lsb_events, {}),
-    "sge": ("sge", more.sge, {}),
-    "flux jobs": ("flux", sources.flux_table, {}),
-    "flux jobs --json": ("flux", sources.flux_json, {}),
-    "flux eventlogs": ("flux", sources.flux_eventlogs, {}),
-    "oarstat": ("oar", sources.oar, {}),
-    "oarstat --gantt": ("oar", sources.oar_gantt, {}),
-    "condor_history -l": ("htcondor", sources.condor_long, {}),
-    "condor_history -json": ("htcondor", sources.condor_json, {}),
-    "kubectl get pods": ("kubernetes", sources.pods, {}),
-    "philly": ("philly", sources.philly, {}),
-    "ldms": ("ldms", sources.ldms, {}),
-    "batsim": ("batsim", sources.batsim, {}),
+    "oarstat --gantt": ("oar", logs.oar_gantt, {}),
+    "kubectl get pods": ("kubernetes", logs.pods, {}),
+    "ldms": ("ldms", logs.ldms, {}),
+    "batsim": ("batsim", logs.batsim, {}),
     "batsim before 2.0": ("batsim", older_batsim, {}),
-    "prometheus": ("prometheus", sources.prometheus, {}),
+    "prometheus": ("prometheus", logs.prometheus, {}),
 }
+READ_AS = {
+    "slurm": ("sacct",), "slurm-json": ("sacct --json", "squeue --json"), "slurm-events": ("events",),
+    "slurm-reservations": ("scontrol show res", "sacctmgr show res"), "intervals": ("intervals",),
+    "cobalt": ("cobalt",), "pbs": ("pbs",), "lsf": ("lsb.acct",), "lsf-events": ("lsb.events",), "sge": ("sge",),
+    "flux": ("flux jobs", "flux jobs --json", "flux jobs --json, one by one", "flux eventlogs"), "oar": ("oarstat",),
+    "htcondor": ("condor_history -l", "condor_history -json"), "philly": ("philly",),
+}  # fmt: skip
+for kind, names in READ_AS.items():
+    WRITERS |= {name: (kind, partial(written, name), {}) for name in names}
+for mark in (";", "^|"):
+    WRITERS[f"sacct, {mark}"] = ("slurm", partial(written, "sacct", d=mark), {})
 for size in (1, 4, 48):
-    write = partial(more.swf, processors_per_node=size)
+    write = partial(logs.swf, processors_per_node=size)
     WRITERS[f"swf, nodes of {size}"] = ("swf", write, {})
 for zone in ("Europe/Berlin", "America/Chicago", "Asia/Kolkata"):
-    WRITERS[f"sacct, {zone}"] = ("slurm", partial(slurm.sacct, tz=zone), {"tz": zone})
+    for name in ("sacct", "cobalt"):
+        zoned = partial(written, name, tz=zone)
+        WRITERS[f"{name}, {zone}"] = (WRITERS[name][0], zoned, {"tz": zone})
 # Files beside a log, which are none by themselves.
 BESIDE: dict[str, tuple[str, Writer, dict[str, Any]]] = {
     "node list": ("slurm-nodes", node_list, {}),
@@ -127,9 +120,9 @@ def test_round_trip_in_one_file_or_two_and_one_that_is_given_twice_counts_once(
 @given(job_lists())
 def test_round_trip_of_states(jobs: list[SyntheticJob]) -> None:
     """Rows busy, idle and down by the style of a job, against a grid of seconds."""
-    states = ("alloc", "idle", "down*", "idle")
+    states = ["alloc", "idle", "down*", "idle"]
     given: dict[str, Any] = {"nodes": [",".join(HOSTS)], "window": (0, more.LENGTH_S)}
-    made = read_texts("intervals", slurm.interval_table(jobs, states), **given)
+    made = read_texts("intervals", written("intervals", jobs, state=states), **given)
     idle_rows = [job for job in jobs if states[job.style % 4] == "idle"]
     not_idle = ~more.idle_seconds([job for job in jobs if job not in idle_rows])
     stated = ~more.idle_seconds(idle_rows) if idle_rows else np.ones_like(not_idle)
@@ -138,15 +131,16 @@ def test_round_trip_of_states(jobs: list[SyntheticJob]) -> None:
     assert overlap == bool(idle_rows and (stated & not_idle).any())
 
 
+@examples(100, quick=10)
 @given(jobs=job_lists())
 def test_a_delimiter_may_end_the_lines_and_their_order_does_not_matter(
     jobs: list[SyntheticJob],
 ) -> None:
     """As `sacct -p` has it, of jobs without free text that has delimiters or line breaks in it."""
     plain = [SyntheticJob(job.hosts, job.start_s, job.end_s, 6) for job in jobs]
-    text = slurm.sacct(plain).replace("\n", "|\n")
+    text = written("sacct", plain).replace("\n", "|\n")
     bare = text.partition("\n")[2]
-    logs = ((text, ()), (bare, COLUMNS), (slurm.sacct(jobs), ()), (slurm.sacct(jobs[::-1]), ()))  # fmt: skip
+    logs = ((text, ()), (bare, COLUMNS), (written("sacct", jobs), ()), (written("sacct", jobs[::-1]), ()))  # fmt: skip
     for log, fields in logs:
         made = ingest("slurm", log, fields=fields)
         assert np.array_equal(more.idle_seconds_of(made), more.idle_seconds(jobs))

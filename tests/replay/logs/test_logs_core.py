@@ -17,6 +17,7 @@ import pytest
 from ClusterShell.NodeSet import NodeSet
 from hypothesis import example, given
 from hypothesis import strategies as st
+from refusals import refused
 from synthetic_logs import stamp
 from synthetic_logs_more import (
     BEGIN_S,
@@ -26,7 +27,6 @@ from synthetic_logs_more import (
     taken,
 )
 
-from bft.models import InputError
 from bft.replay.cli.main import run
 from bft.replay.logs import HostListError, expand_hosts
 from bft.replay.logs.formats import detect
@@ -103,8 +103,7 @@ def test_whatever_a_log_is_packed_in(name: str, here: Path) -> None:
     ingested("intervals", ["log"], progress=lambda _: nullcontext(told.append))
     assert told[-1] == len(PACKED[name])
     if name != "plain":
-        with pytest.raises(InputError, match="damaged or cut short"):
-            read_files("intervals", PACKED[name][:-20])
+        refused("damaged or cut short", read_files, "intervals", PACKED[name][:-20])
 
 
 @pytest.mark.parametrize(
@@ -121,8 +120,7 @@ def test_whatever_a_log_is_packed_in(name: str, here: Path) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_log_and_no_zone(data: bytes, zone: str, what: str) -> None:
-    with pytest.raises(InputError, match=what):
-        read_files("slurm", data, tz=zone)
+    refused(what, read_files, "slurm", data, tz=zone)
 
 
 @pytest.mark.parametrize("form", ["intervals", "slurm"])
@@ -333,8 +331,7 @@ def test_expansion(text: str, hosts: str) -> None:
 )  # fmt: skip
 def test_what_is_no_host_list_is_refused_before_it_takes_memory(text: str) -> None:
     tracemalloc.start()
-    with pytest.raises(HostListError):
-        expand_hosts(text)
+    refused("", expand_hosts, text, error=HostListError)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 16 << 20

@@ -152,6 +152,7 @@ def test_each_state_holds_until_the_next_snapshot(name: str, samples: Samples) -
     agrees(samples, written(name, samples))
 
 
+@examples(100, quick=8)
 @given(samples=sampled(), order=st.randoms())
 def test_files_may_come_in_any_order_and_repeat_one_another(
     samples: Samples, order: st.randoms

@@ -10,9 +10,9 @@ from string import Template
 from typing import Any
 
 import pytest
+from refusals import refused
 from synthetic_logs_more import BEGIN_S, read_texts, taken
 
-from bft.models import InputError
 from bft.replay.cli.main import run
 from bft.replay.logs import Ingested, format_names, log_format
 
@@ -106,8 +106,7 @@ def test_the_trace_is_that_of_a_log_without_the_other_jobs(name: str) -> None:
     stated = sorted({*some.records["partition"].to_pylist()})
     assert stated == [wanted.strip().lower(), other]
     why = f"--partition: the logs have no job of 'bath'; they have {', '.join(stated)}"
-    with pytest.raises(InputError, match=why):
-        read(form, write(name, ROWS), partition="bath")
+    refused(why, read, form, write(name, ROWS), partition="bath")
 
 
 @pytest.mark.parametrize(
@@ -115,8 +114,7 @@ def test_the_trace_is_that_of_a_log_without_the_other_jobs(name: str) -> None:
 )  # fmt: skip
 def test_a_format_that_states_no_partitions_is_refused_by_name(form: str) -> None:
     why = f"--partition: the format {form} states no partitions; slurm, slurm-json, pbs"
-    with pytest.raises(InputError, match=why):
-        read(form, "any\n", partition="batch")
+    refused(why, read, form, "any\n", partition="batch")
 
 
 @pytest.mark.parametrize("name", NAMED)

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 from synthetic_logs_more import (
     BEGIN_S,
     HOSTS,
@@ -21,7 +23,6 @@ from synthetic_logs_more import (
     job_lists,
 )
 
-from bft.models import InputError
 from bft.replay.logs import IngestOptions, ingested
 
 INTERVALS = "node=hosts,start=began,end=finished"
@@ -60,6 +61,7 @@ def frame(jobs: list[SyntheticJob], times: str) -> pd.DataFrame:
 @pytest.mark.parametrize(
     ("form", "columns"), [("intervals", INTERVALS), ("slurm", SLURM)]
 )
+@examples(100, quick=10)
 @given(
     jobs=job_lists(),
     times=st.sampled_from(["epochs", "floats", "zoned", "naive"]),
@@ -123,8 +125,13 @@ def test_numbers_that_may_be_missing(here: Path) -> None:
 def test_parquet_that_is_damaged(here: Path) -> None:
     frame([SyntheticJob(("n1",), 0, 5, 0)], "epochs").to_parquet(here / "p")
     (here / "p").write_bytes((here / "p").read_bytes()[:-9])
-    with pytest.raises(InputError, match="p: cannot be read as Parquet"):
-        ingested("intervals", ["p"], IngestOptions(columns=INTERVALS))
+    refused(
+        "p: cannot be read as Parquet",
+        ingested,
+        "intervals",
+        ["p"],
+        IngestOptions(columns=INTERVALS),
+    )
 
 
 def test_a_row_that_is_skipped_leaves_rows_of_other_kinds_as_they_are(

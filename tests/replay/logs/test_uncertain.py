@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-import synthetic_logs
-import synthetic_logs_more
-from synthetic_logs import stamp
-from synthetic_logs_more import BEGIN_S, SyntheticJob, read_texts, sge
+from refusals import refused
+from synthetic_logs import stamp, written
+from synthetic_logs_more import BEGIN_S, SyntheticJob, read_texts
 
 from bft.datasets import generate_log
-from bft.models import InputError
 from bft.replay.logs.ingest import Ingested
 from bft.replay.trace.trace_files import read_trace, write_trace
 from bft.replay.trace.uncertainty import Uncertainty, together
@@ -55,13 +53,13 @@ def as_synthetic(jobs: Sequence[Job]) -> list[SyntheticJob]:
 
 
 def sacct(jobs: Sequence[Job]) -> list[str]:
-    return synthetic_logs.sacct(as_synthetic(jobs)).splitlines()
+    return written("sacct", as_synthetic(jobs)).splitlines()
 
 
 def pbs(jobs: Sequence[Job], lost: int) -> list[str]:
     """Records of PBS; that of the end of one job is missing."""
     begun = [replace(job, style=1) for job in as_synthetic(jobs)]
-    lines = synthetic_logs_more.pbs(begun).splitlines()
+    lines = written("pbs", begun).splitlines()
     return [line for line in lines if f";E;{lost}.server;" not in line and "last.server" not in line]  # fmt: skip
 
 
@@ -201,7 +199,6 @@ def test_snapshots_are_as_sure_as_they_are_frequent(period: int) -> None:
     text = "\n".join(["timestamp,node,state", *rows])
     doubts = read_texts("snapshots", text, window=None).trace.uncertain
     # A change an hour, each off by half a period at the most.
-    assert doubts is not None
     assert dict(doubts.parts)["sampling"] == pytest.approx(period / 7200, rel=0.05)
 
 
@@ -225,15 +222,13 @@ def test_where_it_is_said(here: Path, told: Callable[..., str]) -> None:
     for damaged in ('{"parts": 1}', '{"parts": {"a": "b"}}', "no"):
         known = {**table.schema.metadata, b"uncertain": damaged.encode()}
         pq.write_table(table.replace_schema_metadata(known), "trace.parquet")
-        with pytest.raises(InputError, match="metadata are damaged"):
-            read_trace("trace.parquet")
+        refused("metadata are damaged", read_trace, "trace.parquet")
 
 
 def test_parts_of_a_trace_weigh_by_their_node_time() -> None:
     a = Uncertainty((("skipped rows", 0.1),))
     b = Uncertainty((("skipped rows", 0.2), ("sampling", 0.4)))
     merged = together([(a, 1.0), (b, 3.0), (None, 4.0)])
-    assert merged is not None
     expected = {"skipped rows": (0.1 + 0.6) / 8, "sampling": 1.2 / 8}
     assert dict(merged.parts) == pytest.approx(expected)
     assert together([(None, 1.0)]) is None
@@ -332,7 +327,7 @@ def test_accounting_of_ended_jobs_says_how_much_of_the_jobs_time_is_missing(
     times = zip(starts[shown].tolist(), ends[shown].tolist(), strict=True)
     jobs = [SyntheticJob((f"n{k % 99}",), *each, 0) for k, each in enumerate(times)]
     cut = span - early_s
-    made = read_texts("sge", sge(jobs), window=(int(ends.min()), cut))
+    made = read_texts("sge", written("sge", jobs), window=(int(ends.min()), cut))
     of_all, of_shown = (
         np.clip(np.minimum(ends[mine], cut) - starts[mine], 0, None).sum()
         for mine in (shown | True, shown)

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from small_traces import KEY, Idle, of_seconds, tables
 
 import bft
-from bft.replay import NodeTrace, read_trace, write_trace
+from bft.replay import NodeTrace, write_trace
 from bft.replay.cli.main import run
 from bft.replay.trace.host_jobs import (
     NEVER,
@@ -31,6 +31,7 @@ from bft.replay.trace.node_trace import SECOND_NS, from_fragments
 from bft.replay.trace.outlook import Outlook, calibration
 from bft.replay.trace.parts import anonymised, cut, keyed_names, merged, with_nodes
 from bft.replay.trace.perturbing import Perturbation, perturbed
+from bft.replay.trace.trace_files import read_trace
 from bft.replay.trace.trace_statistics import fragments
 
 # kind, known, start, end, expected end, count, nodes
@@ -195,7 +196,6 @@ def test_other_names_and_the_same_expectations(known: list[Row], idle: Idle) -> 
     order = [names.index(name) for name in shown.nodes]
     before = [[now[node] for node in order] for now in expected(trace)]
     assert expected(shown) == before
-    assert shown.host_jobs is not None
     assert not set(shown.host_jobs.names) & {*NAMES, "stranger"}
 
 
@@ -307,7 +307,6 @@ def test_commands_find_and_carry_host_jobs_without_an_option(
     for name in ("c.csv", "both.parquet", "shown.csv.gz"):
         assert replayed(name, *EXPECTED)["metrics"] == wanted
     jobs = read_trace("shown.csv.gz").host_jobs
-    assert jobs is not None
     assert set(jobs.names) == set(keyed_names(["a", "b"], KEY))
 
 
@@ -425,3 +424,21 @@ def test_a_replay_looks_at_the_whole_machine_and_says_where_nothing_is_known(
     assert Outlook(jobs, one).expected(0) == [5, None, None, None]
     assert Outlook(jobs, one).expected(5) == [None] * 4
     assert Outlook(jobs, one, ["b"]).expected(0) == [None]
+
+
+@pytest.mark.parametrize("scheduler", ["slurm", "pbs"])
+def test_from_a_log_to_a_trace_with_its_host_jobs(
+    scheduler: str, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    size = ["--nodes", "8", "--days", "1", "-o", "log"]
+    assert run(["generate", "log", scheduler, *size]) == 0
+    assert run(["ingest", scheduler, "log", "--tz", "UTC", "-o", "trace.parquet"]) == 0
+    trace = read_trace("trace.parquet")
+    assert (here / "trace.jobs.parquet").exists()
+    jobs = trace.host_jobs.counts()
+    assert jobs["jobs"] == jobs["begun"] == jobs["with_limit"] > 20
+    assert f"{jobs['jobs']} jobs" in capsys.readouterr().out
+    assert run(["trace", "info", "trace.parquet", "--expected", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)["expected"]
+    # Jobs end before their limits: nodes leave no later than expected, but where later jobs go first.
+    assert found["ratio"]["p90"] <= 1
