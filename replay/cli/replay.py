@@ -92,8 +92,8 @@ def _executed(
     from bft.replay.run import execute
 
     with (
-        _watching(log) as watcher,
-        _stop_on_interrupt() as should_stop,
+        watching(log) as watcher,
+        stop_on_interrupt() as should_stop,
     ):
         summary = execute(
             options,
@@ -124,7 +124,7 @@ def _exit_code(summary: dict[str, Any], folder: Path, *, saved: bool) -> int:
     return 0
 
 
-def _watching(log: io.StringIO | None) -> Bar | PlainLines:
+def watching(log: io.StringIO | None) -> Bar | PlainLines:
     from bft.replay.cli.watcher import Bar, PlainLines
 
     if log is None and quiet():
@@ -133,7 +133,7 @@ def _watching(log: io.StringIO | None) -> Bar | PlainLines:
 
 
 @contextlib.contextmanager
-def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
+def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
     """Yield a function that says whether to stop: Ctrl-C, SIGTERM or SIGHUP came since it was first asked.
 
     Before that nothing has been replayed that could be kept, and an interrupt ends the program as any; so does a second

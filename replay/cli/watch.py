@@ -1,0 +1,224 @@
+"""`bft-replay watch`: the same decisions live, beside a real scheduler, touching nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from bft.models.checks import Number, seconds
+from bft.models.option_fields import INPUT
+from bft.replay.cli.main import EXIT_DEGRADED, discard_output
+from bft.replay.cli.messages import say_error, say_note
+from bft.replay.cli.parameters import (
+    Checked,
+    TableCommand,
+    json_option,
+    option,
+    stated_options,
+    together,
+    use_config,
+)
+from bft.replay.cli.replay import show, stop_on_interrupt, watching
+from bft.replay.cli.watcher import day
+from bft.replay.options.options import FIELDS, Options
+
+if TYPE_CHECKING:
+    from bft.replay.shadow.record import Record
+    from bft.replay.shadow.states import Looks
+
+_UNITS = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
+UNTOUCHED = (
+    "nothing on this machine is touched: decisions are told, and none is carried out"
+)
+# Options of a replay but for those of a node trace, which here is what is watched.
+_fields = {
+    name: field
+    for name, field in FIELDS.items()
+    if field.section != INPUT or name in ("kinds", "cluster", "trust_pickle")
+}
+TRACE, RUN = "trace.parquet", "run"
+USUAL_PERIOD_S = 10.0
+_SECOND_NS = 1_000_000_000
+
+
+def _duration(
+    ctx: click.Context, param: click.Parameter, value: str | None
+) -> float | None:
+    """Seconds of a time such as 90, 30min, 8h or 2d."""
+    if value is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|min|m|h|d|)", value)
+    if found is None:
+        raise click.BadParameter(
+            f"expected a time such as 90, 30min, 8h or 2d, not {value!r}"
+        )
+    return float(found[1]) * _UNITS[found[2]]
+
+
+@click.command(cls=TableCommand)
+@click.option("--command", metavar="COMMAND", help="Prints the states of all nodes; run as it is, without a shell. [lines time,node,idle on standard input]")  # fmt: skip
+@click.option("--every", "every_s", type=Checked(seconds()), metavar="SECONDS", help="Run it so often [10]; after 2.5 times without an answer all nodes count as taken.")  # fmt: skip
+@click.option("--count-as", default="", metavar="WORD=STATE,...", help="Count words for states otherwise, as `ingest` does: completing=idle.")  # fmt: skip
+@click.option("--settle", "settle_s", type=Checked(seconds(zero=True)), default=0.0, show_default=True, help="Seconds after which a node that looks idle counts as idle.")  # fmt: skip
+@click.option("--own", metavar="USER|PARTITION|NAME", help="What jobs of this user, partition or name hold counts as idle; needs --holders.")  # fmt: skip
+@click.option("--holders", metavar="COMMAND", help="Prints a line for each running job: its nodes, user, partition and name.")  # fmt: skip
+@click.option("--nodes", metavar="LIST|FILE", help="Nodes of the machine, as cn[001-128] or in a file. [those that the first look names]")  # fmt: skip
+@click.option("--units-per-node", type=Checked(Number(1, 1024, whole=True)), default=1, show_default=True, help="Units of each node, such as GPUs.")  # fmt: skip
+@click.option("--for", "for_s", callback=_duration, metavar="TIME", help="End after 90, 30min, 8h or 2d. [at Ctrl-C]")  # fmt: skip
+@click.option("--out", default="shadow", show_default=True, metavar="DIR", help="Folder of the record and the run.")  # fmt: skip
+@json_option("Tell each decision as a JSON line (docs/shadow.md).")
+@together(*map(option, _fields.values()))
+@click.option("--config", metavar="FILE", is_eager=True, expose_value=False, callback=use_config, help="TOML file with options by their long names; flags win.")  # fmt: skip
+def watch(**given: Any) -> int:
+    """Decide beside a real scheduler, as time passes, which job would get which idle node; nothing is touched.
+
+    States of nodes come from --command, or as lines time,node,idle on standard input. At the end (Ctrl-C, --for) the
+    recorded trace is replayed as `replay` does it, and compared: exit code 3 if the decisions differ. The same command
+    goes on with a record that is not at its end.
+    """
+    from bft.replay.shadow.record import Record
+    from bft.replay.shadow.states import Commands, read_lines
+
+    for sentence, holds in _refusals(given).items():
+        if holds:
+            raise click.UsageError(sentence)
+    folder = Path(given["out"])
+    stated = {"oversized": "wait"} | stated_options(_fields, given)
+    options = Options(**stated, node_trace=str(folder / TRACE))
+    if options.traits.expects:
+        raise click.UsageError(
+            "decisions that expect how long nodes stay idle need a log of host jobs, and none is watched"
+        )
+    source: Callable[[Looks], None] = read_lines
+    if given["command"] is not None:
+        given["every_s"] = given["every_s"] or USUAL_PERIOD_S
+        how = (
+            given[name] for name in ("command", "every_s", "holders", "own", "count_as")
+        )
+        source = Commands(*how)
+    return _watch(options, Record(folder), source, given)
+
+
+def _refusals(given: dict[str, Any]) -> dict[str, bool]:
+    """Return what no watch can do, and whether it is asked for."""
+    own, oversized = given["own"] is not None, given["oversized"]
+    folder = Path(given["out"])
+    return {
+        "watch needs the jobs that it is to place: --jobs FILE, or -bdfn and -scfn": (
+            not given["jobs"] and given["job_bounds"] is None
+        ),
+        "--cluster is a machine that is always idle: there is nothing to watch": (
+            given["cluster"] is not None
+        ),
+        "--compat reference replays a file as published; it has no live side": (
+            given["compat"] == "reference"
+        ),
+        "--policy schedule carries out decisions that were made before; there are none yet": (
+            given["policy"] == "schedule"
+        ),
+        f"--oversized {oversized} looks at the most units ever idle, which nobody knows yet; watch lets jobs wait": (
+            oversized not in (None, "wait")
+        ),
+        "--own names jobs that --holders COMMAND lists, beside --command": (
+            own != (given["holders"] is not None) or (own and given["command"] is None)
+        ),
+        f"{folder} holds a watch that has come to its end; choose another --out": (
+            (folder / RUN).exists()
+        ),
+    }
+
+
+class _Told:
+    """What was told on standard output, which may be closed meanwhile."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self.as_json, self.began_ns, self.max_lag_s = as_json, time.time_ns(), 0.0
+
+    def say(self, text: str) -> None:
+        try:
+            click.echo(text)
+            sys.stdout.flush()
+        except OSError:
+            discard_output()
+
+    def __call__(self, line: dict[str, Any]) -> None:
+        """Tell a line of the watch, and how long after its instant that is."""
+        instant = line["time_ns"]
+        lag_s = (time.time_ns() - max(instant, self.began_ns)) / _SECOND_NS
+        self.max_lag_s = max(self.max_lag_s, lag_s)
+        if self.as_json:
+            self.say(json.dumps(line | {"lag_s": round(lag_s, 6)}))
+            return
+        held = ", ".join(
+            f"{job} on {len(units)}" for job, units in line["hold"].items()
+        )
+        ended = "".join(f"; {job} ends" for job in line["ended"])
+        self.say(f"{day(instant)}  idle {line['idle']}: {held or 'no job runs'}{ended}")
+
+
+def _watch(
+    options: Options,
+    record: Record,
+    source: Callable[[Looks], None],
+    given: dict[str, Any],
+) -> int:
+    """Watch, replay what was recorded, and compare."""
+    from bft.replay.engine.running import NEVER
+    from bft.replay.inputs.notes import Watcher
+    from bft.replay.results.run_directory import write_json
+    from bft.replay.run import execute
+    from bft.replay.shadow.states import Looks
+    from bft.replay.shadow.watching import Watch, begin, compared, loaded, shadow_of
+    from bft.replay.trace.trace_files import write_trace
+
+    looks, told = Looks(say_note), _Told(as_json=given["as_json"])
+    looks.start(source)
+    with watching(None) as watcher:
+        header, lines, look = begin(
+            options, record, looks, given["nodes"], given["units_per_node"], watcher
+        )
+        told.say(json.dumps(header) if told.as_json else UNTOUCHED)
+        shadow = shadow_of(options, loaded(options, header, Watcher()), record, told)
+        shadow.again(lines)
+        until = NEVER
+        if given["for_s"] is not None:
+            until = header["start"] + round(given["for_s"] * _SECOND_NS)
+        with stop_on_interrupt() as stopping:
+            loop = Watch(
+                shadow, looks, given["settle_s"], given["every_s"], until, stopping
+            )
+            if look is None:
+                loop.resume()
+                told(shadow.status())
+            outcome = loop.run(look)
+        folder = record.path.parent
+        trace = record.trace(shadow.replay.trace.end)
+        write_trace(trace, folder / TRACE)
+        summary = execute(options, folder / RUN, watcher=watcher)
+    found = {
+        **compared(outcome, trace, options, folder / RUN),
+        "late": shadow.late,
+        "missed": looks.missed,
+        "max_lag_s": round(told.max_lag_s, 6),
+    }
+    write_json(folder / "shadow.json", {"shadow": found})
+    if told.as_json:
+        told.say(json.dumps({"shadow": found, "run": str(folder / RUN)}))
+    else:
+        show(summary, folder / RUN)
+    if found["until"] is not None:
+        say_note(
+            f"a decision came at a time limit, so that those from {found['until']} on are not claimed to be equal"
+        )
+    if not found["equal"]:
+        say_error(
+            "Different: the replay of the record decided otherwise than the watch did."
+        )
+    return 0 if found["equal"] and not summary["degraded"] else EXIT_DEGRADED
