@@ -63,19 +63,78 @@ def _duration(
 
 
 @click.command(cls=TableCommand)
-@click.option("--command", metavar="COMMAND", help="Prints the states of all nodes; run as it is, without a shell. [lines time,node,idle on standard input]")  # fmt: skip
-@click.option("--every", "every_s", type=Checked(seconds()), metavar="SECONDS", help="Run it so often [10]; after 2.5 times without an answer all nodes count as taken.")  # fmt: skip
-@click.option("--count-as", default="", metavar="WORD=STATE,...", help="Count words for states otherwise, as `ingest` does: completing=idle.")  # fmt: skip
-@click.option("--settle", "settle_s", type=Checked(seconds(zero=True)), default=0.0, show_default=True, help="Seconds after which a node that looks idle counts as idle.")  # fmt: skip
-@click.option("--own", metavar="USER|PARTITION|NAME", help="What jobs of this user, partition or name hold counts as idle; needs --holders.")  # fmt: skip
-@click.option("--holders", metavar="COMMAND", help="Prints a line for each running job: its nodes, user, partition and name.")  # fmt: skip
-@click.option("--nodes", metavar="LIST|FILE", help="Nodes of the machine, as cn[001-128] or in a file. [those that the first look names]")  # fmt: skip
-@click.option("--units-per-node", type=Checked(Number(1, 1024, whole=True)), default=1, show_default=True, help="Units of each node, such as GPUs.")  # fmt: skip
-@click.option("--for", "for_s", callback=_duration, metavar="TIME", help="End after 90, 30min, 8h or 2d. [at Ctrl-C]")  # fmt: skip
-@click.option("--out", default="shadow", show_default=True, metavar="DIR", help="Folder of the record and the run.")  # fmt: skip
+@click.option(
+    "--command",
+    metavar="COMMAND",
+    help="Prints the states of all nodes; run as it is, without a shell. [lines time,node,idle on standard input]",
+)
+@click.option(
+    "--every",
+    "every_s",
+    type=Checked(seconds()),
+    metavar="SECONDS",
+    help="Run it so often [10]; after 2.5 times without an answer all nodes count as taken.",
+)
+@click.option(
+    "--count-as",
+    default="",
+    metavar="WORD=STATE,...",
+    help="Count words for states otherwise, as `ingest` does: completing=idle.",
+)
+@click.option(
+    "--settle",
+    "settle_s",
+    type=Checked(seconds(zero=True)),
+    default=0.0,
+    show_default=True,
+    help="Seconds after which a node that looks idle counts as idle.",
+)
+@click.option(
+    "--own",
+    metavar="USER|PARTITION|NAME",
+    help="What jobs of this user, partition or name hold counts as idle; needs --holders.",
+)
+@click.option(
+    "--holders",
+    metavar="COMMAND",
+    help="Prints a line for each running job: its nodes, user, partition and name.",
+)
+@click.option(
+    "--nodes",
+    metavar="LIST|FILE",
+    help="Nodes of the machine, as cn[001-128] or in a file. [those that the first look names]",
+)
+@click.option(
+    "--units-per-node",
+    type=Checked(Number(1, 1024, whole=True)),
+    default=1,
+    show_default=True,
+    help="Units of each node, such as GPUs.",
+)
+@click.option(
+    "--for",
+    "for_s",
+    callback=_duration,
+    metavar="TIME",
+    help="End after 90, 30min, 8h or 2d. [at Ctrl-C]",
+)
+@click.option(
+    "--out",
+    default="shadow",
+    show_default=True,
+    metavar="DIR",
+    help="Folder of the record and the run.",
+)
 @json_option("Tell each decision as a JSON line (docs/shadow.md).")
 @together(*map(option, _fields.values()))
-@click.option("--config", metavar="FILE", is_eager=True, expose_value=False, callback=use_config, help="TOML file with options by their long names; flags win.")  # fmt: skip
+@click.option(
+    "--config",
+    metavar="FILE",
+    is_eager=True,
+    expose_value=False,
+    callback=use_config,
+    help="TOML file with options by their long names; flags win.",
+)
 def watch(**given: Any) -> int:
     """Decide beside a real scheduler, as time passes, which job would get which idle node; nothing is touched.
 

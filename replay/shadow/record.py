@@ -72,12 +72,16 @@ class Record:
             what = f"the record cannot be written: {error.strerror}; nothing was decided on what it lacks"
             raise InputError(what, file=self.path) from error
 
+    def close(self) -> None:
+        """Let another watcher have it."""
+        self._file.close()
+
     def trace(self, end: int) -> NodeTrace:
         """Return the node trace of all that was heard, until `end` (UTC ns)."""
         lines = self.lines()
         header = next(lines)
-        slots: tuple[list[int], list[int]] = ([], [])
-        times: tuple[list[int], list[int]] = ([], [])
+        slots: list[list[int]] = [[], []]
+        times: list[list[int]] = [[], []]
         for instant, *changes in lines:
             for kind, nodes in enumerate(changes):
                 slots[kind] += nodes

@@ -71,7 +71,7 @@ class Looks:
         self.missed += 1
         self.note(why)
 
-    def newest(self, within_s: float | None) -> Look | None:
+    def newest(self, within_s: float | None) -> Look:
         """Wait for a look so many seconds, or for ever.
 
         Raises

@@ -1,0 +1,168 @@
+"""Live bytes are offline bytes: what a watch decides is what a replay of its record decides, however looks come."""
+
+from __future__ import annotations
+
+import queue
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bft.replay import Replay
+from bft.replay.engine.ledger import Outcome
+from bft.replay.engine.running import NEVER
+from bft.replay.policies.checking import World, make_world
+from bft.replay.policies.pollux import Pollux
+from bft.replay.policies.registry import BUILT_IN, policy_type
+from bft.replay.results.outcome_tables import write_outcome
+from bft.replay.shadow.online import Shadow
+from bft.replay.shadow.record import Record
+from bft.replay.shadow.states import Look
+from bft.replay.shadow.watching import Watch
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, events_of
+
+QUICK = {"pollux": partial(Pollux, interval_s=300.0, population=10, generations=5)}
+NONE = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64)
+
+
+class Killed(BaseException):
+    """What SIGKILL does: nothing after it is done."""
+
+
+def replay_of(world: World, name: str, trace: NodeTrace) -> Replay:
+    make = QUICK.get(name) or partial(policy_type(name).make, world.settings())
+    policy = make()
+    xi = world.interference if policy_type(name).traits.shares else None
+    return Replay(trace, world.jobs, policy, world.rules, xi)
+
+
+class Script:
+    """Looks that come at drawn instants, some late, and the clock that goes on while they are waited for."""
+
+    def __init__(self, rng: np.random.Generator, world: World, every_s: float) -> None:
+        trace = world.trace
+        self.now = trace.start + 1
+        self.late_s = (0.0, 0.0, 1.0, every_s, 100.0)
+        self.missed = 0
+        self.rng, self.every_s, self.nodes = rng, every_s, trace.nodes
+        self.shadow: Shadow
+        self.next_at = self.now
+        self.idle = rng.random(len(trace.nodes)) < 0.7
+
+    def newest(self, within_s: float | None) -> Look:
+        rng, due = self.rng, self.shadow.due()
+        if self.now < due < self.next_at and rng.random() < 0.3:
+            self.next_at = due + int(rng.integers(-1, 2))  # at the very instant, or 1 ns beside
+        waited = self.now + round((within_s or 0) * SECOND_NS)
+        if self.next_at > waited:
+            self.now = waited
+            raise queue.Empty
+        self.now = max(self.now, self.next_at)
+        gap = self.every_s * float(rng.choice([0.0, 0.2, 1.0, 1.0, 1.0, 4.0]))
+        self.next_at = self.now + round(gap * SECOND_NS)
+        flips = rng.random(len(self.idle)) < rng.choice([0.0, 0.1, 0.5])
+        self.idle = self.idle ^ flips
+        instant = self.now - round(float(rng.choice(self.late_s)) * SECOND_NS)
+        named = dict(zip(self.nodes, self.idle.tolist(), strict=True))
+        return Look(instant, named)
+
+
+def watched(
+    name: str, seed: int, folder: Path
+) -> tuple[Outcome, NodeTrace, list[dict[str, Any]], World]:
+    """The outcome of a watch that is killed and started again, its recorded trace, and what it told."""
+    rng = np.random.default_rng(seed)
+    world = make_world(seed)
+    trace = replace(world.trace, **events_of(NONE, NONE), end=NEVER, node_units=None)
+    every_s = float(rng.choice([60.0, 300.0]))
+    script = Script(rng, world, every_s)
+    until = trace.start + int(rng.integers(600, 4 * 3600)) * SECOND_NS
+    with closing(Record(folder)) as record:
+        record.write(
+            {"nodes": trace.nodes, "start": trace.start, "units_per_node": trace.units_per_node}
+        )
+    told: list[dict[str, Any]] = []
+    while True:
+        record = Record(folder)
+        lines = record.lines()
+        next(lines)
+        fate = iter(range(int(rng.choice([3, 20, 10**9]))))
+        counted = partial(_alive, fate)
+
+        def write(line: Any, record: Record = record, counted: Any = counted) -> None:
+            counted()
+            record.write(line)
+            counted()
+
+        def tell(line: dict[str, Any], counted: Any = counted) -> None:
+            counted()
+            told.append(line)
+
+        shadow = script.shadow = Shadow(replay_of(world, name, trace), write, tell)
+        shadow.again(lines)
+        settle_s = float(rng.choice([0.0, 0.0, 45.0]))
+        loop = Watch(
+            shadow,
+            script,  # type: ignore[arg-type]
+            settle_s,
+            every_s if seed % 3 else None,
+            until,
+            lambda: bool(rng.random() < 0.002),
+            lambda: script.now,
+        )
+        try:
+            if shadow.promised > trace.start:
+                loop.resume()
+            outcome = loop.run()
+        except Killed:
+            record.close()
+            script.now += int(rng.choice([0, 1, 10, 1000])) * SECOND_NS
+            continue
+        made = record.trace(shadow.replay.trace.end)
+        record.close()
+        return replace(outcome, trace=made), made, told, world
+
+
+def _alive(fate: Iterator[int]) -> None:
+    if next(fate, None) is None:
+        raise Killed
+
+
+def bytes_of(folder: Path, outcome: Outcome) -> dict[str, bytes]:
+    folder.mkdir()
+    write_outcome(folder, outcome)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def holders_at(outcome: Outcome, world: World, instant: int) -> dict[str, list[str]]:
+    """Which job held what at an instant, by the allocations of a replay."""
+    rows, per = outcome.allocations, world.trace.units_per_node
+    held: dict[str, list[int]] = {}
+    now = rows[(rows["start_ns"] <= instant) & (rows["end_ns"] > instant)]
+    for row in now.itertuples():
+        units = range(row.first_unit, row.last_unit + 1)
+        held.setdefault(world.jobs.jobs[row.job].name, []).extend(units)
+    nodes = outcome.trace.nodes
+    return {
+        job: [nodes[unit // per] + (f"/{unit % per}" if per > 1 else "") for unit in sorted(units)]
+        for job, units in held.items()
+    }
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", [name for name in BUILT_IN if name != "schedule"])
+def test_what_a_watch_decides_is_what_its_record_replays_to(
+    name: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)  # no power is lost here
+    live, trace, told, world = watched(name, seed, tmp_path / "shadow")
+    offline = replay_of(world, name, trace).run()
+    assert bytes_of(tmp_path / "live", live) == bytes_of(tmp_path / "offline", offline)
+    for line in told:
+        if line["time_ns"] < offline.end_ns:
+            assert line["hold"] == holders_at(offline, world, line["time_ns"]), line
