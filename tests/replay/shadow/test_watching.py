@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bft.models import InputError
 from bft.replay import Replay
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.running import NEVER
@@ -57,7 +58,9 @@ class Script:
     def newest(self, within_s: float | None) -> Look:
         rng, due = self.rng, self.shadow.due()
         if self.now < due < self.next_at and rng.random() < 0.3:
-            self.next_at = due + int(rng.integers(-1, 2))  # at the very instant, or 1 ns beside
+            self.next_at = due + int(
+                rng.integers(-1, 2)
+            )  # at the very instant, or 1 ns beside
         waited = self.now + round((within_s or 0) * SECOND_NS)
         if self.next_at > waited:
             self.now = waited
@@ -84,14 +87,18 @@ def watched(
     until = trace.start + int(rng.integers(600, 4 * 3600)) * SECOND_NS
     with closing(Record(folder)) as record:
         record.write(
-            {"nodes": trace.nodes, "start": trace.start, "units_per_node": trace.units_per_node}
+            {
+                "nodes": trace.nodes,
+                "start": trace.start,
+                "units_per_node": trace.units_per_node,
+            }
         )
     told: list[dict[str, Any]] = []
     while True:
         record = Record(folder)
         lines = record.lines()
         next(lines)
-        fate = iter(range(int(rng.choice([3, 20, 10**9]))))
+        fate = iter(range(int(rng.choice([5, 20, 60, 200, 10**9]))))
         counted = partial(_alive, fate)
 
         def write(line: Any, record: Record = record, counted: Any = counted) -> None:
@@ -112,7 +119,7 @@ def watched(
             settle_s,
             every_s if seed % 3 else None,
             until,
-            lambda: bool(rng.random() < 0.002),
+            lambda: bool(rng.random() < 0.005),
             lambda: script.now,
         )
         try:
@@ -149,7 +156,10 @@ def holders_at(outcome: Outcome, world: World, instant: int) -> dict[str, list[s
         held.setdefault(world.jobs.jobs[row.job].name, []).extend(units)
     nodes = outcome.trace.nodes
     return {
-        job: [nodes[unit // per] + (f"/{unit % per}" if per > 1 else "") for unit in sorted(units)]
+        job: [
+            nodes[unit // per] + (f"/{unit % per}" if per > 1 else "")
+            for unit in sorted(units)
+        ]
         for job, units in held.items()
     }
 
@@ -166,3 +176,80 @@ def test_what_a_watch_decides_is_what_its_record_replays_to(
     for line in told:
         if line["time_ns"] < offline.end_ns:
             assert line["hold"] == holders_at(offline, world, line["time_ns"]), line
+
+
+# --- by hand: the rules of order --------------------------------------------------------------------------------------
+
+
+def shadow_on(world: World, record: Record, told: list[dict[str, Any]]) -> Shadow:
+    trace = replace(world.trace, **events_of(NONE, NONE), end=NEVER)
+    shadow = Shadow(replay_of(world, "equal-share", trace), record.write, told.append)
+    lines = record.lines()
+    if next(lines, None) is None:
+        record.write(
+            {
+                "nodes": trace.nodes,
+                "start": trace.start,
+                "units_per_node": trace.units_per_node,
+            }
+        )
+    shadow.again(lines)
+    return shadow
+
+
+WORLD = make_world(3)
+EVERY_NODE = set(range(len(WORLD.trace.nodes)))
+START = WORLD.trace.start
+
+
+def same_as_offline(
+    shadow: Shadow, outcome: Outcome, record: Record, folder: Path
+) -> bool:
+    trace = record.trace(shadow.replay.trace.end)
+    offline = replay_of(WORLD, "equal-share", trace).run()
+    live = replace(outcome, trace=trace)
+    return bytes_of(folder / "live", live) == bytes_of(folder / "offline", offline)
+
+
+def test_a_watch_that_ends_with_its_last_decision_counts_it(tmp_path: Path) -> None:
+    with closing(Record(tmp_path)) as record:
+        shadow = shadow_on(WORLD, record, told := [])
+        shadow.hear(START + 5, EVERY_NODE)
+        outcome = shadow.stop(START + 5)
+        assert told[-1]["decided"]
+        assert shadow.replay.trace.end == START + 6
+        assert same_as_offline(shadow, outcome, record, tmp_path)
+
+
+def test_after_a_restart_nothing_is_heard_of_before_what_was_told(
+    tmp_path: Path,
+) -> None:
+    told: list[dict[str, Any]] = []
+    with closing(Record(tmp_path)) as record:
+        shadow = shadow_on(WORLD, record, told)
+        shadow.hear(START + 5, EVERY_NODE)
+        while not told[-1]["ended"]:  # a job has finished: nobody was heard since
+            shadow.passed(shadow.due())
+        finish = told[-1]["time_ns"]
+    with closing(Record(tmp_path)) as record:
+        shadow = shadow_on(WORLD, record, [])
+        assert shadow.status()["hold"] == told[-1]["hold"]
+        shadow.hear(finish - 5, set())  # late: it was not there when it was decided
+        outcome = shadow.stop(finish + 10)
+        assert (shadow.late, shadow.heard_at) == (1, finish + 1)
+        assert same_as_offline(shadow, outcome, record, tmp_path)
+
+
+def test_a_torn_last_line_is_dropped_and_two_watchers_are_refused(
+    tmp_path: Path,
+) -> None:
+    with closing(Record(tmp_path)) as record:
+        record.write([1, [], [0]])
+        with pytest.raises(InputError, match="another watcher"):
+            Record(tmp_path)
+    with record.path.open("ab") as file:
+        file.write(b"[2, [0]")
+    with closing(Record(tmp_path)) as record:
+        assert list(record.lines()) == [[1, [], [0]]]
+        record.write([3])
+        assert list(record.lines()) == [[1, [], [0]], [3]]
