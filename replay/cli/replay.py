@@ -125,6 +125,7 @@ def _exit_code(summary: dict[str, Any], folder: Path, *, saved: bool) -> int:
 
 
 def watching(log: io.StringIO | None) -> Bar | PlainLines:
+    """Return what shows the progress of a run: a bar on a terminal, else lines, in a log where there is one."""
     from bft.replay.cli.watcher import Bar, PlainLines
 
     if log is None and quiet():

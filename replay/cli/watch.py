@@ -6,8 +6,9 @@ import json
 import re
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -143,33 +144,11 @@ def watch(**given: Any) -> int:
     goes on with a record that is not at its end.
     """
     from bft.replay.shadow.record import Record
-    from bft.replay.shadow.states import Commands, read_lines
+    from bft.replay.shadow.states import read_lines, run_commands
 
-    for sentence, holds in _refusals(given).items():
-        if holds:
-            raise click.UsageError(sentence)
-    folder = Path(given["out"])
-    stated = {"oversized": "wait"} | stated_options(_fields, given)
-    options = Options(**stated, node_trace=str(folder / TRACE))
-    if options.traits.expects:
-        raise click.UsageError(
-            "decisions that expect how long nodes stay idle need a log of host jobs, and none is watched"
-        )
-    source: Callable[[Looks], None] = read_lines
-    if given["command"] is not None:
-        given["every_s"] = given["every_s"] or USUAL_PERIOD_S
-        how = (
-            given[name] for name in ("command", "every_s", "holders", "own", "count_as")
-        )
-        source = Commands(*how)
-    return _watch(options, Record(folder), source, given)
-
-
-def _refusals(given: dict[str, Any]) -> dict[str, bool]:
-    """Return what no watch can do, and whether it is asked for."""
-    own, oversized = given["own"] is not None, given["oversized"]
-    folder = Path(given["out"])
-    return {
+    folder, oversized = Path(given["out"]), given["oversized"]
+    own = given["own"] is not None
+    refused = {
         "watch needs the jobs that it is to place: --jobs FILE, or -bdfn and -scfn": (
             not given["jobs"] and given["job_bounds"] is None
         ),
@@ -192,6 +171,21 @@ def _refusals(given: dict[str, Any]) -> dict[str, bool]:
             (folder / RUN).exists()
         ),
     }
+    for sentence, holds in refused.items():
+        if holds:
+            raise click.UsageError(sentence)
+    stated = {"oversized": "wait"} | stated_options(_fields, given)
+    options = Options(**stated, node_trace=str(folder / TRACE))
+    if options.traits.expects:
+        raise click.UsageError(
+            "decisions that expect how long nodes stay idle need a log of host jobs, and none is watched"
+        )
+    source: Callable[[Looks], None] = read_lines
+    if given["command"] is not None:
+        given["every_s"] = given["every_s"] or USUAL_PERIOD_S
+        names = ("command", "every_s", "holders", "own", "count_as")
+        source = run_commands(*(given[name] for name in names))
+    return _watch(options, Record(folder), source, given)
 
 
 class _Told:
@@ -207,13 +201,13 @@ class _Told:
         except OSError:
             discard_output()
 
-    def __call__(self, line: dict[str, Any]) -> None:
+    def __call__(self, line: Mapping[str, Any]) -> None:
         """Tell a line of the watch, and how long after its instant that is."""
         instant = line["time_ns"]
         lag_s = (time.time_ns() - max(instant, self.began_ns)) / _SECOND_NS
         self.max_lag_s = max(self.max_lag_s, lag_s)
         if self.as_json:
-            self.say(json.dumps(line | {"lag_s": round(lag_s, 6)}))
+            self.say(json.dumps({**line, "lag_s": round(lag_s, 6)}))
             return
         held = ", ".join(
             f"{job} on {len(units)}" for job, units in line["hold"].items()
@@ -230,33 +224,28 @@ def _watch(
 ) -> int:
     """Watch, replay what was recorded, and compare."""
     from bft.replay.engine.running import NEVER
-    from bft.replay.inputs.notes import Watcher
     from bft.replay.results.run_directory import write_json
     from bft.replay.run import execute
     from bft.replay.shadow.states import Looks
-    from bft.replay.shadow.watching import Watch, begin, compared, loaded, shadow_of
+    from bft.replay.shadow.watching import Watch, begin, compared, shadow_of
     from bft.replay.trace.trace_files import write_trace
 
     looks, told = Looks(say_note), _Told(as_json=given["as_json"])
-    looks.start(source)
-    with watching(None) as watcher:
-        header, lines, look = begin(
+    Thread(target=source, args=(looks,), daemon=True).start()
+    with watching(None) as watcher, stop_on_interrupt() as stopping:
+        header, inputs, lines = begin(
             options, record, looks, given["nodes"], given["units_per_node"], watcher
         )
         told.say(json.dumps(header) if told.as_json else UNTOUCHED)
-        shadow = shadow_of(options, loaded(options, header, Watcher()), record, told)
+        shadow = shadow_of(options, inputs, record, told)
         shadow.again(lines)
+        told.began_ns = time.time_ns()
+        told(shadow.status())
         until = NEVER
         if given["for_s"] is not None:
             until = header["start"] + round(given["for_s"] * _SECOND_NS)
-        with stop_on_interrupt() as stopping:
-            loop = Watch(
-                shadow, looks, given["settle_s"], given["every_s"], until, stopping
-            )
-            if look is None:
-                loop.resume()
-                told(shadow.status())
-            outcome = loop.run(look)
+        loop = Watch(shadow, looks, given["settle_s"], given["every_s"], until)
+        outcome = loop.run(stopping)
         folder = record.path.parent
         trace = record.trace(shadow.replay.trace.end)
         write_trace(trace, folder / TRACE)
@@ -274,10 +263,10 @@ def _watch(
         show(summary, folder / RUN)
     if found["until"] is not None:
         say_note(
-            f"a decision came at a time limit, so that those from {found['until']} on are not claimed to be equal"
+            f"a decision at {found['until']} came at a time limit: from there on they are not claimed to be equal"
         )
     if not found["equal"]:
         say_error(
-            "Different: the replay of the record decided otherwise than the watch did."
+            "Different: the replay of the record decides otherwise than the watch did."
         )
     return 0 if found["equal"] and not summary["degraded"] else EXIT_DEGRADED

@@ -8,7 +8,6 @@ when a further event is there. The end of the trace lies after the last instant 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence, Set
-from time import perf_counter
 from typing import Any
 
 from bft.replay.engine.ledger import Outcome
@@ -103,31 +102,24 @@ class Shadow:
         """Handle an instant, and tell what was decided or has changed."""
         self.promised = instant
         before, decisions = self._held, self.replay.ledger.decisions
-        began = perf_counter()
         self.replay.step()
-        seconds = perf_counter() - began
         self._held = self.replay.holders()
         decided = self.replay.ledger.decisions > decisions
         if decided or before != self._held:
             ended = [job for job in before if job not in self._held]
-            more = {"decided": decided, "ended": ended, "took_s": round(seconds, 6)}
-            self._tell(self.status() | more)
+            self._tell(self.status() | {"decided": decided, "ended": ended})
 
     def status(self) -> dict[str, Any]:
-        """Return what holds now, as JSON values."""
-        trace = self.replay.trace
-        per = trace.units_per_node
-
-        def name(unit: int) -> str:
-            node = trace.nodes[unit // per]
-            return node if per == 1 else f"{node}/{unit % per}"
-
-        held = {job: list(map(name, units)) for job, units in self._held.items()}
+        """Return what holds now, as JSON values; of several units on a node its name stands as often."""
+        nodes, per = self.replay.trace.nodes, self.replay.trace.units_per_node
         return {
             "time_ns": self.promised,
             "idle": len(self.idle) * per,
-            "hold": {job: nodes for job, nodes in held.items() if nodes},
+            "hold": {
+                job: [nodes[unit // per] for unit in units]
+                for job, units in self._held.items()
+                if units
+            },
             "decided": False,
             "ended": [],
-            "took_s": 0.0,
         }

@@ -36,13 +36,12 @@ class Record:
         self.path = folder / RECORD
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._file = self.path.open("ab")
+            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            what = "another watcher writes here; choose another --out"
-            raise InputError(what, file=folder) from None
         except OSError as error:
-            what = f"cannot write here: {error.strerror}; choose another --out"
+            taken = isinstance(error, BlockingIOError)
+            why = "another watcher does" if taken else error.strerror
+            what = f"cannot write here: {why}; choose another --out"
             raise InputError(what, file=folder) from error
 
     def lines(self) -> Iterator[Any]:
@@ -64,17 +63,18 @@ class Record:
         InputError
             When that fails, as on a full disk: nothing may be decided on it.
         """
+        text = json.dumps(line).encode() + b"\n"
         try:
-            self._file.write(json.dumps(line).encode() + b"\n")
-            self._file.flush()
-            os.fsync(self._file.fileno())
+            while text:
+                text = text[os.write(self._file, text) :]
+            os.fsync(self._file)
         except OSError as error:
             what = f"the record cannot be written: {error.strerror}; nothing was decided on what it lacks"
             raise InputError(what, file=self.path) from error
 
     def close(self) -> None:
         """Let another watcher have it."""
-        self._file.close()
+        os.close(self._file)
 
     def trace(self, end: int) -> NodeTrace:
         """Return the node trace of all that was heard, until `end` (UTC ns)."""

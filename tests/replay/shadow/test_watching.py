@@ -23,7 +23,6 @@ from bft.replay.policies.registry import BUILT_IN, policy_type
 from bft.replay.results.outcome_tables import write_outcome
 from bft.replay.shadow.online import Shadow
 from bft.replay.shadow.record import Record
-from bft.replay.shadow.states import Look
 from bft.replay.shadow.watching import Watch
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, events_of
 
@@ -55,7 +54,7 @@ class Script:
         self.next_at = self.now
         self.idle = rng.random(len(trace.nodes)) < 0.7
 
-    def newest(self, within_s: float | None) -> Look:
+    def newest(self, within_s: float | None) -> tuple[int, dict[str, bool]]:
         rng, due = self.rng, self.shadow.due()
         if self.now < due < self.next_at and rng.random() < 0.3:
             self.next_at = due + int(
@@ -72,7 +71,7 @@ class Script:
         self.idle = self.idle ^ flips
         instant = self.now - round(float(rng.choice(self.late_s)) * SECOND_NS)
         named = dict(zip(self.nodes, self.idle.tolist(), strict=True))
-        return Look(instant, named)
+        return instant, named
 
 
 def watched(
@@ -119,13 +118,10 @@ def watched(
             settle_s,
             every_s if seed % 3 else None,
             until,
-            lambda: bool(rng.random() < 0.005),
             lambda: script.now,
         )
         try:
-            if shadow.promised > trace.start:
-                loop.resume()
-            outcome = loop.run()
+            outcome = loop.run(lambda: bool(rng.random() < 0.005))
         except Killed:
             record.close()
             script.now += int(rng.choice([0, 1, 10, 1000])) * SECOND_NS
@@ -157,7 +153,7 @@ def holders_at(outcome: Outcome, world: World, instant: int) -> dict[str, list[s
     nodes = outcome.trace.nodes
     return {
         job: [
-            nodes[unit // per] + (f"/{unit % per}" if per > 1 else "")
+            nodes[unit // per]
             for unit in sorted(units)
         ]
         for job, units in held.items()
