@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
 import time
-from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -30,11 +29,6 @@ from bft.replay.cli.replay import show, stop_on_interrupt, watching
 from bft.replay.cli.watcher import day
 from bft.replay.options.options import FIELDS, Options
 
-if TYPE_CHECKING:
-    from bft.replay.shadow.record import Record
-    from bft.replay.shadow.states import Looks
-
-_UNITS = {"": 1, "s": 1, "min": 60, "m": 60, "h": 3600, "d": 86400}
 UNTOUCHED = (
     "nothing on this machine is touched: decisions are told, and none is carried out"
 )
@@ -44,23 +38,7 @@ _fields = {
     for name, field in FIELDS.items()
     if field.section != INPUT or name in ("kinds", "cluster", "trust_pickle")
 }
-TRACE, RUN = "trace.parquet", "run"
 USUAL_PERIOD_S = 10.0
-_SECOND_NS = 1_000_000_000
-
-
-def _duration(
-    ctx: click.Context, param: click.Parameter, value: str | None
-) -> float | None:
-    """Seconds of a time such as 90, 30min, 8h or 2d."""
-    if value is None:
-        return None
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)(s|min|m|h|d|)", value)
-    if found is None:
-        raise click.BadParameter(
-            f"expected a time such as 90, 30min, 8h or 2d, not {value!r}"
-        )
-    return float(found[1]) * _UNITS[found[2]]
 
 
 @click.command(cls=TableCommand)
@@ -101,11 +79,6 @@ def _duration(
     help="Prints a line for each running job: its nodes, user, partition and name.",
 )
 @click.option(
-    "--nodes",
-    metavar="LIST|FILE",
-    help="Nodes of the machine, as cn[001-128] or in a file. [those that the first look names]",
-)
-@click.option(
     "--units-per-node",
     type=Checked(Number(1, 1024, whole=True)),
     default=1,
@@ -114,10 +87,10 @@ def _duration(
 )
 @click.option(
     "--for",
-    "for_s",
-    callback=_duration,
+    "for_",
+    default="36500d",
     metavar="TIME",
-    help="End after 90, 30min, 8h or 2d. [at Ctrl-C]",
+    help="End after 90s, 30min, 8h or 2d. [at Ctrl-C]",
 )
 @click.option(
     "--out",
@@ -143,8 +116,12 @@ def watch(**given: Any) -> int:
     recorded trace is replayed as `replay` does it, and compared: exit code 3 if the decisions differ. The same command
     goes on with a record that is not at its end.
     """
-    from bft.replay.shadow.record import Record
-    from bft.replay.shadow.states import read_lines, run_commands
+    import pandas as pd
+
+    from bft.replay.results.run_directory import write_json
+    from bft.replay.shadow.online import Record
+    from bft.replay.shadow.states import Looks, read_lines, run_commands
+    from bft.replay.shadow.watching import COMPARISON, RUN, TRACE, Watch, begin, finish
 
     folder, oversized = Path(given["out"]), given["oversized"]
     own = given["own"] is not None
@@ -180,83 +157,34 @@ def watch(**given: Any) -> int:
         raise click.UsageError(
             "decisions that expect how long nodes stay idle need a log of host jobs, and none is watched"
         )
-    source: Callable[[Looks], None] = read_lines
+    try:
+        last_ns = pd.Timedelta(given["for_"]).value
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--for") from error
+    looks, told, record = Looks(say_note), _Told(given["as_json"]), Record(folder)
+    source, every_s = partial(read_lines, looks), given["every_s"]
     if given["command"] is not None:
-        given["every_s"] = given["every_s"] or USUAL_PERIOD_S
-        names = ("command", "every_s", "holders", "own", "count_as")
-        source = run_commands(*(given[name] for name in names))
-    return _watch(options, Record(folder), source, given)
-
-
-class _Told:
-    """What was told on standard output, which may be closed meanwhile."""
-
-    def __init__(self, *, as_json: bool) -> None:
-        self.as_json, self.began_ns, self.max_lag_s = as_json, time.time_ns(), 0.0
-
-    def say(self, text: str) -> None:
-        try:
-            click.echo(text)
-            sys.stdout.flush()
-        except OSError:
-            discard_output()
-
-    def __call__(self, line: Mapping[str, Any]) -> None:
-        """Tell a line of the watch, and how long after its instant that is."""
-        instant = line["time_ns"]
-        lag_s = (time.time_ns() - max(instant, self.began_ns)) / _SECOND_NS
-        self.max_lag_s = max(self.max_lag_s, lag_s)
-        if self.as_json:
-            self.say(json.dumps({**line, "lag_s": round(lag_s, 6)}))
-            return
-        held = ", ".join(
-            f"{job} on {len(units)}" for job, units in line["hold"].items()
-        )
-        ended = "".join(f"; {job} ends" for job in line["ended"])
-        self.say(f"{day(instant)}  idle {line['idle']}: {held or 'no job runs'}{ended}")
-
-
-def _watch(
-    options: Options,
-    record: Record,
-    source: Callable[[Looks], None],
-    given: dict[str, Any],
-) -> int:
-    """Watch, replay what was recorded, and compare."""
-    from bft.replay.engine.running import NEVER
-    from bft.replay.results.run_directory import write_json
-    from bft.replay.run import execute
-    from bft.replay.shadow.states import Looks
-    from bft.replay.shadow.watching import Watch, begin, compared, shadow_of
-    from bft.replay.trace.trace_files import write_trace
-
-    looks, told = Looks(say_note), _Told(as_json=given["as_json"])
-    Thread(target=source, args=(looks,), daemon=True).start()
+        every_s = every_s or USUAL_PERIOD_S
+        others = (given[name] for name in ("holders", "own", "count_as"))
+        source = partial(run_commands, looks, given["command"], every_s, *others)
+    Thread(target=source, daemon=True).start()
     with watching(None) as watcher, stop_on_interrupt() as stopping:
-        header, inputs, lines = begin(
-            options, record, looks, given["nodes"], given["units_per_node"], watcher
+        header, shadow, look = begin(
+            options, record, looks, given["units_per_node"], told
         )
         told.say(json.dumps(header) if told.as_json else UNTOUCHED)
-        shadow = shadow_of(options, inputs, record, told)
-        shadow.again(lines)
         told.began_ns = time.time_ns()
         told(shadow.status())
-        until = NEVER
-        if given["for_s"] is not None:
-            until = header["start"] + round(given["for_s"] * _SECOND_NS)
-        loop = Watch(shadow, looks, given["settle_s"], given["every_s"], until)
+        loop = Watch(
+            shadow, looks, given["settle_s"], every_s, header["start"] + last_ns
+        )
+        if look[1]:
+            loop.see(look)
         outcome = loop.run(stopping)
-        folder = record.path.parent
-        trace = record.trace(shadow.replay.trace.end)
-        write_trace(trace, folder / TRACE)
-        summary = execute(options, folder / RUN, watcher=watcher)
-    found = {
-        **compared(outcome, trace, options, folder / RUN),
-        "late": shadow.late,
-        "missed": looks.missed,
-        "max_lag_s": round(told.max_lag_s, 6),
-    }
-    write_json(folder / "shadow.json", {"shadow": found})
+        end = shadow.replay.trace.end
+        summary, found = finish(options, record, outcome, end, watcher)
+    found |= {"late": shadow.late, "missed": looks.missed, "max_lag_s": told.max_lag_s}
+    write_json(folder / COMPARISON, {"shadow": found})
     if told.as_json:
         told.say(json.dumps({"shadow": found, "run": str(folder / RUN)}))
     else:
@@ -270,3 +198,27 @@ def _watch(
             "Different: the replay of the record decides otherwise than the watch did."
         )
     return 0 if found["equal"] and not summary["degraded"] else EXIT_DEGRADED
+
+
+class _Told:
+    """What is told on standard output, which may be closed meanwhile."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json, self.began_ns, self.max_lag_s = as_json, time.time_ns(), 0.0
+
+    def say(self, text: str) -> None:
+        try:
+            click.echo(text)
+            sys.stdout.flush()
+        except OSError:
+            discard_output()
+
+    def __call__(self, line: dict[str, Any]) -> None:
+        """Tell a line of the watch, and how long after its instant that is."""
+        instant = line["time_ns"]
+        lag_s = round((time.time_ns() - max(instant, self.began_ns)) / 1e9, 6)
+        self.max_lag_s = max(self.max_lag_s, lag_s)
+        held = (f"{job} on {len(units)}" for job, units in line["hold"].items())
+        ended = "".join(f"; {job} ends" for job in line["ended"])
+        text = f"{day(instant)}  idle {line['idle']}: {', '.join(held) or 'no job runs'}{ended}"
+        self.say(json.dumps(line | {"lag_s": lag_s}) if self.as_json else text)

@@ -15,7 +15,7 @@ import math
 import operator
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
 from weakref import ref
@@ -256,11 +256,6 @@ class Replay:
         """
         self._event = (instant, left, joined)
         self._next = None  # look anew
-
-    def end_at(self, instant: int) -> None:
-        """Let the trace end at an instant after all that was handled."""
-        self.trace = replace(self.trace, end=instant)
-        self._next = None
 
     def holders(self) -> dict[str, list[int]]:
         """Return the units that each job in play holds, by its name."""

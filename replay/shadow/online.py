@@ -7,12 +7,91 @@ when a further event is there. The end of the trace lies after the last instant 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence, Set
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from bft.models import InputError
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.running import NEVER
+from bft.replay.trace.node_trace import NodeTrace, events_of
+
+
+class Record:
+    """A log on disk, which no other process has open; the engine sees no line before it is there.
+
+    Its first line is the header, what is watched and how. After it come `[instant, left, joined]`, what was heard
+    (positions of nodes that are taken and that turn idle from then on), and `[instant]`, a promise.
+
+    Raises
+    ------
+    InputError
+        When it cannot be written, as on a full disk, or another watcher has it open.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "record.jsonl"
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            self.file = os.open(
+                self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666
+            )
+            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            what = f"cannot write here, or another watcher does: {error.strerror}; choose another --out"
+            raise InputError(what, file=folder) from error
+
+    def lines(self) -> Iterator[Any]:
+        """Yield what is written so far; a torn last line, of a watcher that was killed, is dropped."""
+        whole = 0
+        with self.path.open("rb") as file:
+            for line in file:
+                if not line.endswith(b"\n"):
+                    os.truncate(self.path, whole)
+                    return
+                whole += len(line)
+                yield json.loads(line)
+
+    def write(self, line: Any) -> None:
+        """Write a line so that it outlives a loss of power."""
+        text = json.dumps(line).encode() + b"\n"
+        try:
+            while text:
+                text = text[os.write(self.file, text) :]
+            os.fsync(self.file)
+        except OSError as error:
+            what = f"cannot be written: {error.strerror}; nothing was decided on what it lacks"
+            raise InputError(what, file=self.path) from error
+
+    def trace(self, end: int) -> NodeTrace:
+        """Return the node trace of all that was heard, until `end` (UTC ns)."""
+        lines = self.lines()
+        header = next(lines)
+        # Of leaves and of joins: nodes, and their instants.
+        rows: tuple[tuple[list[int], list[int]], ...] = ([], []), ([], [])
+        for instant, *changes in lines:
+            for (nodes, instants), changed in zip(rows, changes, strict=False):
+                nodes += changed
+                instants += [instant] * len(changed)
+        left, joined = (
+            (np.array(nodes, dtype=np.int32), np.array(instants, dtype=np.int64))
+            for nodes, instants in rows
+        )
+        return NodeTrace(
+            tuple(header["nodes"]),
+            **events_of(joined, left),
+            start=header["start"],
+            end=end,
+            source="watched",
+            units_per_node=header["units_per_node"],
+        )
 
 
 class Shadow:
@@ -23,7 +102,7 @@ class Shadow:
     replay
         The engine, on a trace that has no events and ends `NEVER`.
     write
-        Writes a line of the record; what it has not written is not decided on.
+        Writes a line of the record.
     tell
         Is told what was decided, or what changed, as JSON values: docs/shadow.md has the keys.
 
@@ -31,10 +110,8 @@ class Shadow:
     ----------
     idle
         The nodes that count as idle, by their positions.
-    promised
-        Nothing is heard any more of instants up to this one (UTC ns).
-    heard_at
-        When the last state was heard, UTC ns.
+    promised, heard_at
+        Nothing is heard any more of instants up to this one; and the last instant of which something was (UTC ns).
     late
         How many states came later than a promise that covers them, and count from 1 ns after it.
     """
@@ -47,15 +124,13 @@ class Shadow:
     ) -> None:
         self.replay, self._write, self._tell = replay, write, tell
         self.idle: set[int] = set()
-        self.promised = replay.trace.start - 1
-        self.heard_at = replay.trace.start
+        self.promised = self.heard_at = replay.trace.start - 1
         self.late = 0
         self._held: dict[str, list[int]] = {}
 
     def due(self) -> int:
         """The next instant at which something happens by itself (UTC ns), `NEVER` for none."""
-        instant = self.replay.peek()
-        return NEVER if instant is None else instant
+        return self.replay.peek() or NEVER
 
     def passed(self, instant: int) -> None:
         """Time has come to an instant, inclusive."""
@@ -68,8 +143,8 @@ class Shadow:
         if instant <= self.promised:
             self.late += 1
             instant = self.promised + 1
-        left, joined = sorted(self.idle - idle), sorted(idle - self.idle)
         self.passed(instant - 1)
+        left, joined = sorted(self.idle - idle), sorted(idle - self.idle)
         self._write([instant, left, joined])
         self._change(instant, left, joined)
 
@@ -77,17 +152,17 @@ class Shadow:
         """Come to where the lines of a record end, telling nobody."""
         tell, self._tell = self._tell, lambda line: None
         for instant, *changes in lines:
-            while self.due() <= instant - bool(changes):
-                self._step(self.due())
             if changes:
                 self._change(instant, *changes)
+            else:
+                self._step(instant)
         self._tell = tell
 
     def stop(self, instant: int) -> Outcome:
         """End the trace at an instant, or right after what was handled; its outcome lacks the trace's events."""
         instant = max(instant, self.promised + 1)
         self.passed(instant - 1)
-        self.replay.end_at(instant)
+        self.replay.trace = replace(self.replay.trace, end=instant)
         return self.replay.run()
 
     def _change(self, instant: int, left: list[int], joined: list[int]) -> None:
@@ -99,7 +174,6 @@ class Shadow:
             self._step(instant)
 
     def _step(self, instant: int) -> None:
-        """Handle an instant, and tell what was decided or has changed."""
         self.promised = instant
         before, decisions = self._held, self.replay.ledger.decisions
         self.replay.step()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import shlex
 import subprocess
-import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from queue import Empty, SimpleQueue
+from typing import TypeAlias
 
 from bft.models import InputError
 from bft.replay.logs.formats.nodes import read_snapshots
@@ -23,6 +24,8 @@ GATHERED_S = 0.02
 _IDLE = {"1": True, "true": True, "idle": True, "0": False, "false": False, "busy": False}  # fmt: skip
 # Where a node is met twice, as with several partitions, the later of these counts.
 _GRAVITY = ("idle", "busy", "unavailable")
+Look: TypeAlias = tuple[int, dict[str, bool]]
+"""What is known of nodes from an instant on (UTC ns): whether each is idle."""
 
 
 @dataclass
@@ -37,46 +40,48 @@ class Looks:
     Attributes
     ----------
     waiting
-        Instant (UTC ns) and nodes, each idle or not; None: there will be no more.
+        Those that wait.
     missed
         How many looks were none: the command failed, took too long, or knew the state of no node.
+    ended
+        Whether none will be put any more.
     """
 
     note: Callable[[str], None]
-    waiting: SimpleQueue[tuple[int, dict[str, bool]] | None] = field(
-        default_factory=SimpleQueue
-    )
+    waiting: SimpleQueue[Look] = field(default_factory=SimpleQueue)
     missed: int = 0
+    ended: bool = False
 
     def miss(self, why: str) -> None:
         """Take notice of a look that is none."""
         self.missed += 1
         self.note(f"{why}; this look is left out")
 
-    def newest(self, within_s: float | None) -> tuple[int, dict[str, bool]]:
-        """Wait for a look so many seconds, or for ever; `queue.Empty` when none came, EOFError after the last."""
-        look = self.waiting.get(timeout=within_s)
-        idle: dict[str, bool] = {}
-        while look is not None:
-            instant, states = look
-            idle.update(states)
-            try:
-                look = self.waiting.get(timeout=GATHERED_S)
-            except Empty:
-                return instant, idle
-        self.waiting.put(None)
-        if idle:
-            return instant, idle
-        raise EOFError
+    def newest(self, within_s: float) -> Look:
+        """Wait for a look so many seconds; it names no node when none came."""
+        instant, idle = 0, dict[str, bool]()
+        with suppress(Empty):
+            while True:
+                instant, states = self.waiting.get(timeout=within_s)
+                idle.update(states)
+                within_s = GATHERED_S
+        return instant, idle
 
 
 def run_commands(
-    states: str, every_s: float, holders: str | None, own: str | None, count_as: str
-) -> Callable[[Looks], None]:
-    """Return what looks once a period, for ever.
+    looks: Looks,
+    states: str,
+    every_s: float,
+    holders: str | None,
+    own: str | None,
+    count_as: str,
+) -> None:
+    """Look once a period, for ever.
 
     Parameters
     ----------
+    looks
+        Where looks go.
     states
         A command that prints the states of all nodes, as `ingest` reads snapshots.
     every_s
@@ -87,44 +92,41 @@ def run_commands(
     count_as
         What words for states count as, as for `ingest`.
     """
-    settings = Settings(count_as=count_as)
-
-    def look() -> dict[str, bool]:
-        found = _states(_printed(states, every_s), states, settings)
-        if not {"idle", "busy"}.intersection(found.values()):
-            # So does a controller that restarts.
-            raise InputError(f"{states}: no node is known to be idle or busy")
-        ours: set[str] = set()
-        others: set[str] = set()
-        for line in [] if holders is None else _printed(holders, every_s).splitlines():
-            nodes, *words = line.replace("|", " ").split() or [""]
-            (ours if own in words else others).update(expand(nodes))
-        ours -= others
-        return {
-            node: state == "idle" or (state == "busy" and node in ours)
-            for node, state in found.items()
-        }
-
-    def run(looks: Looks) -> None:
-        known: dict[str, bool] = {}
-        while True:
-            began = time.monotonic()
-            try:
-                known = dict.fromkeys(known, False) | look()
-                looks.waiting.put((time.time_ns(), known))
-            except (InputError, HostListError) as error:
-                looks.miss(str(error))
-            time.sleep(max(0.0, began + every_s - time.monotonic()))
-
-    return run
+    known: dict[str, bool] = {}
+    while True:
+        began = time.monotonic()
+        try:
+            found = _states(_printed(states, every_s), states, count_as)
+            if not {"idle", "busy"}.intersection(found.values()):
+                # So does a controller that restarts.
+                raise InputError(f"{states}: no node is known to be idle or busy")
+            ours = _ours(_printed(holders, every_s), own) if holders else set()
+            known = dict.fromkeys(known, False) | {
+                node: state == "idle" or (state == "busy" and node in ours)
+                for node, state in found.items()
+            }
+            looks.waiting.put((time.time_ns(), known))
+        except (InputError, HostListError) as error:
+            looks.miss(str(error))
+        time.sleep(max(0.0, began + every_s - time.monotonic()))
 
 
-def _states(text: str, name: str, settings: Settings) -> dict[str, str]:
-    """The state of each node in what a command has printed just now."""
+def _ours(text: str, own: str | None) -> set[str]:
+    # Nodes on which jobs with this word run, and no others.
+    ours: set[str] = set()
+    others: set[str] = set()
+    for line in filter(str.strip, text.splitlines()):
+        nodes, *words = line.replace("|", " ").split()
+        (ours if own in words else others).update(expand(nodes))
+    return ours - others
+
+
+def _states(text: str, name: str, count_as: str) -> dict[str, str]:
     stamped = f"{int(time.time())}\n{text}"  # as in a file of snapshots
     lines = Lines(iter([stamped.encode("utf-8", "surrogateescape")]))
+    log = Log(name, lines, Settings(count_as=count_as), Clock("UTC"), Account())
     found: dict[str, str] = {}
-    for row in read_snapshots(Log(name, lines, settings, Clock("UTC"), Account())):
+    for row in read_snapshots(log):
         if isinstance(row, dict) and row["kind"] == "seen":
             for node in expand(row["hosts"]):
                 met = found.get(node, "idle"), row["state"]
@@ -133,7 +135,6 @@ def _states(text: str, name: str, settings: Settings) -> dict[str, str]:
 
 
 def _printed(command: str, every_s: float) -> str:
-    """What a command prints, which a terminal's Ctrl-C does not reach."""
     try:
         return subprocess.run(  # noqa: S603 - what the user states, without a shell
             shlex.split(command),
@@ -142,7 +143,7 @@ def _printed(command: str, every_s: float) -> str:
             encoding="utf-8",
             errors="surrogateescape",
             timeout=MOST_PERIODS * every_s,
-            start_new_session=True,
+            start_new_session=True,  # a terminal's Ctrl-C does not reach it
             check=True,
         ).stdout
     except (OSError, ValueError, subprocess.SubprocessError) as error:
@@ -153,7 +154,8 @@ def _printed(command: str, every_s: float) -> str:
 def read_lines(looks: Looks) -> None:
     """Read changes of states from standard input, lines `time,node,idle`, until it ends."""
     clock, before, instant = Clock("UTC"), "", NONE
-    for line in sys.stdin:
+    # Not `sys.stdin`, for which Python would wait at its end.
+    for line in open(0, encoding="utf-8", errors="replace", closefd=False):  # noqa: SIM115
         stamp, _, change = line.strip().partition(",")
         node, _, word = change.rpartition(",")
         if stamp != before:
@@ -162,4 +164,4 @@ def read_lines(looks: Looks) -> None:
             looks.waiting.put((instant, {node: _IDLE[word.lower()]}))
         elif line.strip() and stamp != "time":
             looks.miss(f"standard input: expected time,node,idle, not {line[:80]!r}")
-    looks.waiting.put(None)
+    looks.ended = True

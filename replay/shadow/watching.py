@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from queue import Empty
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -17,20 +16,21 @@ import pandas as pd
 from bft.models import InputError
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.running import NEVER
-from bft.replay.inputs.load import Inputs, load
+from bft.replay.inputs.load import load
 from bft.replay.inputs.notes import Notes, Watcher
 from bft.replay.inputs.shaping import LAST_NS, max_idle, needed
-from bft.replay.logs.ingest import node_list
 from bft.replay.logs.states import MOST_PERIODS
-from bft.replay.options.options import FIELDS, Options
+from bft.replay.options.options import Options
+from bft.replay.results import run_directory as results
 from bft.replay.results.outcome_tables import write_outcome, write_returns
-from bft.replay.results.run_directory import STEPS
-from bft.replay.run import online
-from bft.replay.shadow.online import Shadow
-from bft.replay.shadow.record import FORMAT, FORMAT_VERSION, Record
-from bft.replay.shadow.states import Looks
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, events_of, from_fragments
+from bft.replay.run import execute, online
+from bft.replay.shadow.online import Record, Shadow
+from bft.replay.shadow.states import Look, Looks
+from bft.replay.trace.node_trace import SECOND_NS, always_idle, events_of
+from bft.replay.trace.trace_files import write_trace
 
+# Files of a watch, beside its record.
+TRACE, RUN, COMPARISON = "trace.parquet", "run", "shadow.json"
 # How long a wish to stop may go unheard, seconds.
 STOPS_WITHIN_S = 0.5
 
@@ -39,52 +39,40 @@ def begin(
     options: Options,
     record: Record,
     looks: Looks,
-    nodes: str | None,
     units_per_node: int,
-    notes: Watcher,
-) -> tuple[dict[str, Any], Inputs, Iterator[Any]]:
-    """Return the header of a record, the inputs on its machine, all of which is idle, and the lines so far.
+    tell: Callable[[dict[str, Any]], None],
+) -> tuple[dict[str, Any], Shadow, Look]:
+    """Return the header of a record, the online replay at its end, and the look that named the nodes of a new record.
 
-    The first look names the nodes of a new record, unless they are stated.
+    One decision that nobody sees is taken first: what is compiled and started for it would delay the first one.
 
     Raises
     ------
     InputError
-        When there is nothing to watch, a job needs more than the machine, or the record is of other options or jobs.
+        When a job needs more than the machine, or the record is of other options or jobs.
     """
-    lines = record.lines()
-    written = next(lines, None)
-    machine = written
+    lines, first = record.lines(), (0, dict[str, bool]())
+    written = machine = next(lines, None)
     if machine is None:
-        look = looks.newest(None)
-        looks.waiting.put(look)
-        names = list(node_list(nodes) if nodes else look[1])
-        start = time.time_ns()
-        machine = {"nodes": names, "units_per_node": units_per_node, "start": start}
-    names, start = machine["nodes"], machine["start"]
-    count = len(names)
-    trace = from_fragments(
-        names,
-        np.arange(count, dtype=np.int32),
-        np.full(count, start),
-        np.full(count, LAST_NS),
-        start,
-        LAST_NS,
-        source="watched",
-        units_per_node=machine["units_per_node"],
+        while not first[1]:
+            if looks.ended and looks.waiting.empty():
+                raise InputError("standard input ended before it stated any node")
+            first = looks.newest(STOPS_WITHIN_S)
+        machine = {"nodes": list(first[1]), "start": time.time_ns()}
+        machine["units_per_node"] = units_per_node
+    nodes, start = machine["nodes"], machine["start"]
+    whole = always_idle(
+        len(nodes), start, LAST_NS, units_per_node=machine["units_per_node"]
     )
-    inputs = load(options, Notes(notes), {"node_trace": trace})
-    most, rigid = max_idle(inputs.pools[0].trace), options.traits.rigid
+    whole = replace(whole, nodes=tuple(nodes), source="watched")
+    inputs = load(options, Notes(Watcher()), {"node_trace": whole})
+    pool, rigid = inputs.pools[0], options.traits.rigid
     for job in inputs.jobs:
-        if needed(job, rigid=rigid) > most:
-            what = (
-                f"it needs {needed(job, rigid=rigid)} units, and the machine has {most}"
-            )
-            raise InputError(what, file=inputs.jobs.source or None, job=job.name)
-    del inputs.digests["node_trace"]
+        if needed(job, rigid=rigid) > max_idle(pool.trace):
+            raise InputError("it needs more units than the machine has", job=job.name)
     header = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+        "format": "bft-replay shadow",
+        "format_version": 1,
         "touches": "nothing",
         "options": options.flat(),
         "inputs": inputs.digests,
@@ -95,34 +83,18 @@ def begin(
     if written is None:
         record.write(header)
     elif written != header:
-        other = [
-            field.flag
-            for name, field in FIELDS.items()
-            if written["options"].get(name) != header["options"][name]
-        ]
-        what = f"is the record of a watch with other {', '.join(other) or 'inputs'}"
+        what = "is the record of a watch with other options or inputs"
         raise InputError(what, file=record.path, hint="choose another --out")
-    return header, inputs, lines
-
-
-def shadow_of(
-    options: Options,
-    inputs: Inputs,
-    record: Record,
-    tell: Callable[[Mapping[str, Any]], None],
-) -> Shadow:
-    """Return the online replay on the machine of the inputs, of which no node is idle yet.
-
-    One decision that nobody sees is taken first: what is compiled and started for it would delay the first one.
-    """
-    folder, pool = record.path.parent, inputs.pools[0]
-    unseen = online(options, inputs, folder)
+    unseen = online(options, inputs, record.path.parent)
     while not unseen.ledger.decisions and unseen.peek() is not None:
         unseen.step()
     nothing = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64)
     trace = replace(pool.trace, **events_of(nothing, nothing), end=NEVER)
     inputs = replace(inputs, pools=(replace(pool, trace=trace),))
-    return Shadow(online(options, inputs, folder), record.write, tell)
+    replay = online(options, inputs, record.path.parent)
+    shadow = Shadow(replay, record.write, tell)
+    shadow.again(lines)
+    return header, shadow, first
 
 
 class Watch:
@@ -157,49 +129,50 @@ class Watch:
         # Since when nodes look idle, by position: those of a record that goes on have settled.
         self._since = dict.fromkeys(shadow.idle, 0)
         self._settle_ns = round(settle_s * SECOND_NS)
-        self._period_ns = None if every_s is None else round(every_s * SECOND_NS)
+        self._patience_ns = round(MOST_PERIODS * (every_s or 0) * SECOND_NS)
         # When nothing is known of the nodes any more.
-        self._lost = NEVER
-        if shadow.idle:
-            self._lost = shadow.heard_at + round(MOST_PERIODS * (self._period_ns or 0))
+        self._lost = shadow.heard_at + self._patience_ns if shadow.idle else NEVER
 
     def run(self, stopping: Callable[[], bool]) -> Outcome:
         """Watch until the end, the last look, or until somebody wants to stop."""
+        looks = self.looks
         while self.now() < self.until and not stopping():
+            if looks.ended and looks.waiting.empty():
+                break
             due = min(self.shadow.due(), self._own(), self.until)
             wait_s = max(0.0, (due - self.now()) / SECOND_NS)
-            try:
-                self._see(*self.looks.newest(min(wait_s, STOPS_WITHIN_S)))
-            except Empty:
+            look = looks.newest(min(wait_s, STOPS_WITHIN_S))
+            if look[1]:
+                self.see(look)
+            else:
                 self._pass(min(self.now(), self.until - 1))
-            except EOFError:
-                break
         end = min(self.now(), self.until)
         self._pass(end - 1)
         return self.shadow.stop(end)
 
-    def _see(self, instant: int, states: dict[str, bool]) -> None:
-        instant = min(instant, self.now(), self.until - 1)
+    def see(self, look: Look) -> None:
+        """Take a look."""
+        instant = min(look[0], self.now(), self.until - 1)
         instant = max(instant, self.shadow.replay.trace.start)
         self._pass(instant - 1)
-        for node, idle in states.items():
+        for node, idle in look[1].items():
             position = self._position.get(node)
             if idle and position is not None:
                 self._since.setdefault(position, instant)
             elif position is not None:
                 self._since.pop(position, None)
-        if self._period_ns is not None:
-            self._lost = instant + round(MOST_PERIODS * self._period_ns)
+        self._lost = instant + self._patience_ns if self._patience_ns else NEVER
         self._hear(instant)
 
     def _own(self) -> int:
-        """When a node settles, or nothing is known of the nodes any more."""
+        # When a node settles, or nothing is known of the nodes any more.
         idle = self.shadow.idle
         waits = [since for node, since in self._since.items() if node not in idle]
-        return min(self._lost, *(since + self._settle_ns for since in waits), NEVER)
+        return min(
+            self._lost, min(waits, default=NEVER - self._settle_ns) + self._settle_ns
+        )
 
     def _pass(self, instant: int) -> None:
-        """Time has come to an instant, inclusive."""
         while (due := self._own()) <= instant:
             if due == self._lost:
                 self._since, self._lost = {}, NEVER
@@ -212,30 +185,33 @@ class Watch:
         self.shadow.hear(instant, settled)
 
 
-def compared(
-    outcome: Outcome, trace: NodeTrace, options: Options, run: Path
-) -> dict[str, Any]:
-    """Compare what a watch decided with the ordinary run on its record.
+def finish(
+    options: Options, record: Record, outcome: Outcome, end: int, watcher: Watcher
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Replay what was recorded as any run, and compare its files with what was decided live.
 
     Returns
     -------
-    dict
-        `equal`; and `until`: from this decision on (UTC) they are not, after one that came at a time limit.
+    summary, comparison
+        That of the run; and `equal`, and `until`: from this decision on (UTC) they are not, after one at a time limit.
     """
-    outcome = replace(outcome, trace=trace)
-    with TemporaryDirectory(dir=run.parent, prefix=".live-") as name:
+    folder, trace = record.path.parent, record.trace(end)
+    write_trace(trace, folder / TRACE)
+    run = folder / RUN
+    summary = execute(options, run, watcher=watcher)
+    with TemporaryDirectory(dir=folder, prefix=".live-") as name:
         live = Path(name)
-        write_outcome(live, outcome)
+        write_outcome(live, replace(outcome, trace=trace))
         if options.rules.return_time_s is not None:
             write_returns(live, outcome)
         pairs = [(path, run / path.name) for path in live.iterdir()]
         if all(mine.read_bytes() == theirs.read_bytes() for mine, theirs in pairs):
-            return {"equal": True, "until": None}
-        steps = [pd.read_parquet(folder / STEPS) for folder in (live, run)]
+            return summary, {"equal": True, "until": None}
+        steps = [pd.read_parquet(each / results.STEPS) for each in (live, run)]
     rows = pd.concat(steps)
     unproven = rows.index[rows["status"].isin(("feasible", "fallback"))]
     if unproven.empty:
-        return {"equal": False, "until": None}
-    mine, theirs = (each.iloc[: unproven.min()] for each in steps)
-    until = steps[0]["time"].iloc[unproven.min()].isoformat()
-    return {"equal": mine.equals(theirs), "until": until}
+        return summary, {"equal": False, "until": None}
+    first = unproven.min()
+    equal = steps[0].iloc[:first].equals(steps[1].iloc[:first])
+    return summary, {"equal": equal, "until": str(steps[0]["time"].iloc[first])}

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import queue
+import os
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,13 +21,21 @@ from bft.replay.policies.checking import World, make_world
 from bft.replay.policies.pollux import Pollux
 from bft.replay.policies.registry import BUILT_IN, policy_type
 from bft.replay.results.outcome_tables import write_outcome
-from bft.replay.shadow.online import Shadow
-from bft.replay.shadow.record import Record
+from bft.replay.shadow.online import Record, Shadow
 from bft.replay.shadow.watching import Watch
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, events_of
 
 QUICK = {"pollux": partial(Pollux, interval_s=300.0, population=10, generations=5)}
 NONE = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64)
+
+
+@contextmanager
+def recorded(folder: Path) -> Iterator[Record]:
+    record = Record(folder)
+    try:
+        yield record
+    finally:
+        os.close(record.file)
 
 
 class Killed(BaseException):
@@ -48,22 +56,22 @@ class Script:
         trace = world.trace
         self.now = trace.start + 1
         self.late_s = (0.0, 0.0, 1.0, every_s, 100.0)
-        self.missed = 0
+        self.missed, self.ended = 0, False
         self.rng, self.every_s, self.nodes = rng, every_s, trace.nodes
         self.shadow: Shadow
         self.next_at = self.now
         self.idle = rng.random(len(trace.nodes)) < 0.7
 
-    def newest(self, within_s: float | None) -> tuple[int, dict[str, bool]]:
+    def newest(self, within_s: float) -> tuple[int, dict[str, bool]]:
         rng, due = self.rng, self.shadow.due()
         if self.now < due < self.next_at and rng.random() < 0.3:
             self.next_at = due + int(
                 rng.integers(-1, 2)
             )  # at the very instant, or 1 ns beside
-        waited = self.now + round((within_s or 0) * SECOND_NS)
+        waited = self.now + round(within_s * SECOND_NS)
         if self.next_at > waited:
             self.now = waited
-            raise queue.Empty
+            return 0, {}
         self.now = max(self.now, self.next_at)
         gap = self.every_s * float(rng.choice([0.0, 0.2, 1.0, 1.0, 1.0, 4.0]))
         self.next_at = self.now + round(gap * SECOND_NS)
@@ -84,7 +92,7 @@ def watched(
     every_s = float(rng.choice([60.0, 300.0]))
     script = Script(rng, world, every_s)
     until = trace.start + int(rng.integers(600, 4 * 3600)) * SECOND_NS
-    with closing(Record(folder)) as record:
+    with recorded(folder) as record:
         record.write(
             {
                 "nodes": trace.nodes,
@@ -123,11 +131,11 @@ def watched(
         try:
             outcome = loop.run(lambda: bool(rng.random() < 0.005))
         except Killed:
-            record.close()
+            os.close(record.file)
             script.now += int(rng.choice([0, 1, 10, 1000])) * SECOND_NS
             continue
         made = record.trace(shadow.replay.trace.end)
-        record.close()
+        os.close(record.file)
         return replace(outcome, trace=made), made, told, world
 
 
@@ -152,10 +160,7 @@ def holders_at(outcome: Outcome, world: World, instant: int) -> dict[str, list[s
         held.setdefault(world.jobs.jobs[row.job].name, []).extend(units)
     nodes = outcome.trace.nodes
     return {
-        job: [
-            nodes[unit // per]
-            for unit in sorted(units)
-        ]
+        job: [nodes[unit // per] for unit in sorted(units)]
         for job, units in held.items()
     }
 
@@ -208,7 +213,7 @@ def same_as_offline(
 
 
 def test_a_watch_that_ends_with_its_last_decision_counts_it(tmp_path: Path) -> None:
-    with closing(Record(tmp_path)) as record:
+    with recorded(tmp_path) as record:
         shadow = shadow_on(WORLD, record, told := [])
         shadow.hear(START + 5, EVERY_NODE)
         outcome = shadow.stop(START + 5)
@@ -221,13 +226,13 @@ def test_after_a_restart_nothing_is_heard_of_before_what_was_told(
     tmp_path: Path,
 ) -> None:
     told: list[dict[str, Any]] = []
-    with closing(Record(tmp_path)) as record:
+    with recorded(tmp_path) as record:
         shadow = shadow_on(WORLD, record, told)
         shadow.hear(START + 5, EVERY_NODE)
         while not told[-1]["ended"]:  # a job has finished: nobody was heard since
             shadow.passed(shadow.due())
         finish = told[-1]["time_ns"]
-    with closing(Record(tmp_path)) as record:
+    with recorded(tmp_path) as record:
         shadow = shadow_on(WORLD, record, [])
         assert shadow.status()["hold"] == told[-1]["hold"]
         shadow.hear(finish - 5, set())  # late: it was not there when it was decided
@@ -239,13 +244,13 @@ def test_after_a_restart_nothing_is_heard_of_before_what_was_told(
 def test_a_torn_last_line_is_dropped_and_two_watchers_are_refused(
     tmp_path: Path,
 ) -> None:
-    with closing(Record(tmp_path)) as record:
+    with recorded(tmp_path) as record:
         record.write([1, [], [0]])
         with pytest.raises(InputError, match="another watcher"):
             Record(tmp_path)
     with record.path.open("ab") as file:
         file.write(b"[2, [0]")
-    with closing(Record(tmp_path)) as record:
+    with recorded(tmp_path) as record:
         assert list(record.lines()) == [[1, [], [0]]]
         record.write([3])
         assert list(record.lines()) == [[1, [], [0]], [3]]
