@@ -88,9 +88,9 @@ USUAL_PERIOD_S = 10.0
 @click.option(
     "--for",
     "for_",
-    default="36500d",
+    default="876000h",
     metavar="TIME",
-    help="End after 90s, 30min, 8h or 2d. [at Ctrl-C]",
+    help="End after 90s, 30min or 8h. [at Ctrl-C]",
 )
 @click.option(
     "--out",
