@@ -144,6 +144,9 @@ def watch(**given: Any) -> int:
         "--own names jobs that --holders COMMAND lists, beside --command": (
             own != (given["holders"] is not None) or (own and given["command"] is None)
         ),
+        "--set window=expected needs a log of host jobs, and none is watched": (
+            ("window", "expected") in given["policy_options"]
+        ),
         f"{folder} holds a watch that has come to its end; choose another --out": (
             (folder / RUN).exists()
         ),
@@ -153,15 +156,11 @@ def watch(**given: Any) -> int:
             raise click.UsageError(sentence)
     stated = {"oversized": "wait"} | stated_options(_fields, given)
     options = Options(**stated, node_trace=str(folder / TRACE))
-    if options.traits.expects:
-        raise click.UsageError(
-            "decisions that expect how long nodes stay idle need a log of host jobs, and none is watched"
-        )
     try:
         last_ns = pd.Timedelta(given["for_"]).value
     except ValueError as error:
         raise click.BadParameter(str(error), param_hint="--for") from error
-    looks, told, record = Looks(say_note), _Told(given["as_json"]), Record(folder)
+    looks, record = Looks(say_note), Record(folder)
     source, every_s = partial(read_lines, looks), given["every_s"]
     if given["command"] is not None:
         every_s = every_s or USUAL_PERIOD_S
@@ -169,11 +168,10 @@ def watch(**given: Any) -> int:
         source = partial(run_commands, looks, given["command"], every_s, *others)
     Thread(target=source, daemon=True).start()
     with watching(None) as watcher, stop_on_interrupt() as stopping:
-        header, shadow, look = begin(
-            options, record, looks, given["units_per_node"], told
-        )
-        told.say(json.dumps(header) if told.as_json else UNTOUCHED)
-        told.began_ns = time.time_ns()
+        header, shadow, look = begin(options, record, looks, given["units_per_node"])
+        told = _Told(given["as_json"])
+        told.say(json.dumps(header) if given["as_json"] else UNTOUCHED)
+        shadow.tell = told
         told(shadow.status())
         loop = Watch(
             shadow, looks, given["settle_s"], every_s, header["start"] + last_ns
@@ -185,7 +183,7 @@ def watch(**given: Any) -> int:
         summary, found = finish(options, record, outcome, end, watcher)
     found |= {"late": shadow.late, "missed": looks.missed, "max_lag_s": told.max_lag_s}
     write_json(folder / COMPARISON, {"shadow": found})
-    if told.as_json:
+    if given["as_json"]:
         told.say(json.dumps({"shadow": found, "run": str(folder / RUN)}))
     else:
         show(summary, folder / RUN)

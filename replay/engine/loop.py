@@ -259,7 +259,9 @@ class Replay:
 
     def holders(self) -> dict[str, list[int]]:
         """Return the units that each job in play holds, by its name."""
-        return {running.job.name: sorted(running.units) for running in self._in_play.line}
+        return {
+            running.job.name: sorted(running.units) for running in self._in_play.line
+        }
 
     def step(self) -> None:
         """Handle the next instant, the policy's decision included.

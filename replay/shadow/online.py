@@ -45,19 +45,17 @@ class Record:
             )
             fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            what = f"cannot write here, or another watcher does: {error.strerror}; choose another --out"
-            raise InputError(what, file=folder) from error
+            raise InputError(
+                f"cannot write here, or another watcher does: {error.strerror}; choose another --out",
+                file=folder,
+            ) from error
 
     def lines(self) -> Iterator[Any]:
-        """Yield what is written so far; a torn last line, of a watcher that was killed, is dropped."""
-        whole = 0
-        with self.path.open("rb") as file:
-            for line in file:
-                if not line.endswith(b"\n"):
-                    os.truncate(self.path, whole)
-                    return
-                whole += len(line)
-                yield json.loads(line)
+        """Return what is written so far; a torn last line, of a watcher that was killed, is dropped."""
+        text = self.path.read_bytes()
+        end = text.rfind(b"\n") + 1
+        os.truncate(self.path, end)
+        return map(json.loads, text[:end].splitlines())
 
     def write(self, line: Any) -> None:
         """Write a line so that it outlives a loss of power."""
@@ -67,22 +65,24 @@ class Record:
                 text = text[os.write(self.file, text) :]
             os.fsync(self.file)
         except OSError as error:
-            what = f"cannot be written: {error.strerror}; nothing was decided on what it lacks"
-            raise InputError(what, file=self.path) from error
+            raise InputError(
+                f"cannot be written: {error.strerror}; nothing was decided on what it lacks",
+                file=self.path,
+            ) from error
 
     def trace(self, end: int) -> NodeTrace:
         """Return the node trace of all that was heard, until `end` (UTC ns)."""
-        lines = self.lines()
-        header = next(lines)
-        # Of leaves and of joins: nodes, and their instants.
-        rows: tuple[tuple[list[int], list[int]], ...] = ([], []), ([], [])
-        for instant, *changes in lines:
-            for (nodes, instants), changed in zip(rows, changes, strict=False):
-                nodes += changed
-                instants += [instant] * len(changed)
+        header, *lines = self.lines()
+        heard = [line for line in lines if len(line) > 1]
         left, joined = (
-            (np.array(nodes, dtype=np.int32), np.array(instants, dtype=np.int64))
-            for nodes, instants in rows
+            (
+                np.array([node for line in heard for node in line[which]], np.int32),
+                np.repeat(
+                    np.array([line[0] for line in heard], np.int64),
+                    [len(line[which]) for line in heard],
+                ),
+            )
+            for which in (1, 2)
         )
         return NodeTrace(
             tuple(header["nodes"]),
@@ -103,11 +103,11 @@ class Shadow:
         The engine, on a trace that has no events and ends `NEVER`.
     write
         Writes a line of the record.
-    tell
-        Is told what was decided, or what changed, as JSON values: docs/shadow.md has the keys.
 
     Attributes
     ----------
+    tell
+        Is told what was decided, or what changed, as JSON values: docs/shadow.md has the keys.
     idle
         The nodes that count as idle, by their positions.
     promised, heard_at
@@ -120,9 +120,9 @@ class Shadow:
         self,
         replay: Replay,
         write: Callable[[Sequence[Any]], None],
-        tell: Callable[[dict[str, Any]], None],
     ) -> None:
-        self.replay, self._write, self._tell = replay, write, tell
+        self.replay, self._write = replay, write
+        self.tell: Callable[[dict[str, Any]], None] = lambda line: None
         self.idle: set[int] = set()
         self.promised = self.heard_at = replay.trace.start - 1
         self.late = 0
@@ -149,14 +149,12 @@ class Shadow:
         self._change(instant, left, joined)
 
     def again(self, lines: Iterable[Sequence[Any]]) -> None:
-        """Come to where the lines of a record end, telling nobody."""
-        tell, self._tell = self._tell, lambda line: None
+        """Come to where the lines of a record end."""
         for instant, *changes in lines:
             if changes:
                 self._change(instant, *changes)
             else:
                 self._step(instant)
-        self._tell = tell
 
     def stop(self, instant: int) -> Outcome:
         """End the trace at an instant, or right after what was handled; its outcome lacks the trace's events."""
@@ -181,7 +179,7 @@ class Shadow:
         decided = self.replay.ledger.decisions > decisions
         if decided or before != self._held:
             ended = [job for job in before if job not in self._held]
-            self._tell(self.status() | {"decided": decided, "ended": ended})
+            self.tell(self.status() | {"decided": decided, "ended": ended})
 
     def status(self) -> dict[str, Any]:
         """Return what holds now, as JSON values; of several units on a node its name stands as often."""

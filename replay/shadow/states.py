@@ -24,8 +24,8 @@ GATHERED_S = 0.02
 _IDLE = {"1": True, "true": True, "idle": True, "0": False, "false": False, "busy": False}  # fmt: skip
 # Where a node is met twice, as with several partitions, the later of these counts.
 _GRAVITY = ("idle", "busy", "unavailable")
+# What is known of nodes from an instant on (UTC ns): whether each is idle.
 Look: TypeAlias = tuple[int, dict[str, bool]]
-"""What is known of nodes from an instant on (UTC ns): whether each is idle."""
 
 
 @dataclass
@@ -56,6 +56,10 @@ class Looks:
         """Take notice of a look that is none."""
         self.missed += 1
         self.note(f"{why}; this look is left out")
+
+    def over(self) -> bool:
+        """Whether none will come any more."""
+        return self.ended and self.waiting.empty()
 
     def newest(self, within_s: float) -> Look:
         """Wait for a look so many seconds; it names no node when none came."""
@@ -147,8 +151,7 @@ def _printed(command: str, every_s: float) -> str:
             check=True,
         ).stdout
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        said = getattr(error, "stderr", None) or ""
-        raise InputError(f"{error} {said[:200]}".strip()) from error
+        raise InputError(f"{error} {getattr(error, 'stderr', '') or ''}") from error
 
 
 def read_lines(looks: Looks) -> None:

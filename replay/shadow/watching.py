@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -17,12 +16,12 @@ from bft.models import InputError
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.running import NEVER
 from bft.replay.inputs.load import load
-from bft.replay.inputs.notes import Notes, Watcher
+from bft.replay.inputs.notes import Watcher
 from bft.replay.inputs.shaping import LAST_NS, max_idle, needed
 from bft.replay.logs.states import MOST_PERIODS
 from bft.replay.options.options import Options
-from bft.replay.results import run_directory as results
 from bft.replay.results.outcome_tables import write_outcome, write_returns
+from bft.replay.results.run_directory import STEPS
 from bft.replay.run import execute, online
 from bft.replay.shadow.online import Record, Shadow
 from bft.replay.shadow.states import Look, Looks
@@ -40,7 +39,6 @@ def begin(
     record: Record,
     looks: Looks,
     units_per_node: int,
-    tell: Callable[[dict[str, Any]], None],
 ) -> tuple[dict[str, Any], Shadow, Look]:
     """Return the header of a record, the online replay at its end, and the look that named the nodes of a new record.
 
@@ -54,18 +52,22 @@ def begin(
     lines, first = record.lines(), (0, dict[str, bool]())
     written = machine = next(lines, None)
     if machine is None:
-        while not first[1]:
-            if looks.ended and looks.waiting.empty():
-                raise InputError("standard input ended before it stated any node")
+        while not (first[1] or looks.over()):
             first = looks.newest(STOPS_WITHIN_S)
-        machine = {"nodes": list(first[1]), "start": time.time_ns()}
-        machine["units_per_node"] = units_per_node
-    nodes, start = machine["nodes"], machine["start"]
+        first[1].update(looks.newest(STOPS_WITHIN_S)[1])  # all that names nodes
+        machine = {
+            "nodes": list(first[1]),
+            "units_per_node": units_per_node,
+            "start": time.time_ns(),
+        }
     whole = always_idle(
-        len(nodes), start, LAST_NS, units_per_node=machine["units_per_node"]
+        len(machine["nodes"]),
+        machine["start"],
+        LAST_NS,
+        units_per_node=machine["units_per_node"],
     )
-    whole = replace(whole, nodes=tuple(nodes), source="watched")
-    inputs = load(options, Notes(Watcher()), {"node_trace": whole})
+    whole = replace(whole, nodes=tuple(machine["nodes"]), source="watched")
+    inputs = load(options, Watcher(), {"node_trace": whole})
     pool, rigid = inputs.pools[0], options.traits.rigid
     for job in inputs.jobs:
         if needed(job, rigid=rigid) > max_idle(pool.trace):
@@ -77,14 +79,17 @@ def begin(
         "options": options.flat(),
         "inputs": inputs.digests,
         "clairvoyant": options.traits.clairvoyant,
-        **machine,
+        **{name: machine[name] for name in ("nodes", "units_per_node", "start")},
     }
     header = json.loads(json.dumps(header))
     if written is None:
         record.write(header)
     elif written != header:
-        what = "is the record of a watch with other options or inputs"
-        raise InputError(what, file=record.path, hint="choose another --out")
+        raise InputError(
+            "is the record of a watch with other options or inputs",
+            file=record.path,
+            hint="choose another --out",
+        )
     unseen = online(options, inputs, record.path.parent)
     while not unseen.ledger.decisions and unseen.peek() is not None:
         unseen.step()
@@ -92,7 +97,7 @@ def begin(
     trace = replace(pool.trace, **events_of(nothing, nothing), end=NEVER)
     inputs = replace(inputs, pools=(replace(pool, trace=trace),))
     replay = online(options, inputs, record.path.parent)
-    shadow = Shadow(replay, record.write, tell)
+    shadow = Shadow(replay, record.write)
     shadow.again(lines)
     return header, shadow, first
 
@@ -124,8 +129,9 @@ class Watch:
         now: Callable[[], int] = time.time_ns,
     ) -> None:
         self.shadow, self.looks, self.until, self.now = shadow, looks, until, now
-        nodes = shadow.replay.trace.nodes
-        self._position = {node: position for position, node in enumerate(nodes)}
+        self._position = {
+            node: position for position, node in enumerate(shadow.replay.trace.nodes)
+        }
         # Since when nodes look idle, by position: those of a record that goes on have settled.
         self._since = dict.fromkeys(shadow.idle, 0)
         self._settle_ns = round(settle_s * SECOND_NS)
@@ -135,13 +141,10 @@ class Watch:
 
     def run(self, stopping: Callable[[], bool]) -> Outcome:
         """Watch until the end, the last look, or until somebody wants to stop."""
-        looks = self.looks
-        while self.now() < self.until and not stopping():
-            if looks.ended and looks.waiting.empty():
-                break
+        while self.now() < self.until and not (stopping() or self.looks.over()):
             due = min(self.shadow.due(), self._own(), self.until)
             wait_s = max(0.0, (due - self.now()) / SECOND_NS)
-            look = looks.newest(min(wait_s, STOPS_WITHIN_S))
+            look = self.looks.newest(min(wait_s, STOPS_WITHIN_S))
             if look[1]:
                 self.see(look)
             else:
@@ -152,8 +155,8 @@ class Watch:
 
     def see(self, look: Look) -> None:
         """Take a look."""
-        instant = min(look[0], self.now(), self.until - 1)
-        instant = max(instant, self.shadow.replay.trace.start)
+        latest = min(look[0], self.now(), self.until - 1)
+        instant = max(latest, self.shadow.replay.trace.start)
         self._pass(instant - 1)
         for node, idle in look[1].items():
             position = self._position.get(node)
@@ -200,18 +203,16 @@ def finish(
     run = folder / RUN
     summary = execute(options, run, watcher=watcher)
     with TemporaryDirectory(dir=folder, prefix=".live-") as name:
-        live = Path(name)
+        live = folder / name
         write_outcome(live, replace(outcome, trace=trace))
         if options.rules.return_time_s is not None:
             write_returns(live, outcome)
         pairs = [(path, run / path.name) for path in live.iterdir()]
-        if all(mine.read_bytes() == theirs.read_bytes() for mine, theirs in pairs):
-            return summary, {"equal": True, "until": None}
-        steps = [pd.read_parquet(each / results.STEPS) for each in (live, run)]
-    rows = pd.concat(steps)
-    unproven = rows.index[rows["status"].isin(("feasible", "fallback"))]
-    if unproven.empty:
-        return summary, {"equal": False, "until": None}
-    first = unproven.min()
-    equal = steps[0].iloc[:first].equals(steps[1].iloc[:first])
-    return summary, {"equal": equal, "until": str(steps[0]["time"].iloc[first])}
+        same = all(mine.read_bytes() == theirs.read_bytes() for mine, theirs in pairs)
+        mine, theirs = (pd.read_parquet(each / STEPS) for each in (live, run))
+    proven = int((~mine["status"].isin(("feasible", "fallback"))).cummin().sum())
+    if same or proven == len(mine):
+        return summary, {"equal": same, "until": None}
+    until = str(mine["time"].iloc[proven])
+    same = mine.iloc[:proven].equals(theirs.iloc[:proven])
+    return summary, {"equal": same, "until": until}

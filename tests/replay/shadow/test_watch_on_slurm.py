@@ -91,7 +91,18 @@ def test_a_minute_beside_a_real_slurm(tmp_path: Path) -> None:
     (tmp_path / "states.txt").write_text(text)
     made = str(tmp_path / "polled.parquet")
     assert (
-        run(["ingest", "snapshots", str(tmp_path / "states.txt"), "--min-gap", "0", "-o", made]) == 0
+        run(
+            [
+                "ingest",
+                "snapshots",
+                str(tmp_path / "states.txt"),
+                "--min-gap",
+                "0",
+                "-o",
+                made,
+            ]
+        )
+        == 0
     )
     offline = read_trace(made)
     first_s, last_s = live.start // SECOND_NS + 3, min(calm, offline.end) // SECOND_NS

@@ -56,11 +56,14 @@ class Script:
         trace = world.trace
         self.now = trace.start + 1
         self.late_s = (0.0, 0.0, 1.0, every_s, 100.0)
-        self.missed, self.ended = 0, False
+        self.missed = 0
         self.rng, self.every_s, self.nodes = rng, every_s, trace.nodes
         self.shadow: Shadow
         self.next_at = self.now
         self.idle = rng.random(len(trace.nodes)) < 0.7
+
+    def over(self) -> bool:
+        return False
 
     def newest(self, within_s: float) -> tuple[int, dict[str, bool]]:
         rng, due = self.rng, self.shadow.due()
@@ -117,8 +120,9 @@ def watched(
             counted()
             told.append(line)
 
-        shadow = script.shadow = Shadow(replay_of(world, name, trace), write, tell)
+        shadow = script.shadow = Shadow(replay_of(world, name, trace), write)
         shadow.again(lines)
+        shadow.tell = tell
         settle_s = float(rng.choice([0.0, 0.0, 45.0]))
         loop = Watch(
             shadow,
@@ -184,7 +188,7 @@ def test_what_a_watch_decides_is_what_its_record_replays_to(
 
 def shadow_on(world: World, record: Record, told: list[dict[str, Any]]) -> Shadow:
     trace = replace(world.trace, **events_of(NONE, NONE), end=NEVER)
-    shadow = Shadow(replay_of(world, "equal-share", trace), record.write, told.append)
+    shadow = Shadow(replay_of(world, "equal-share", trace), record.write)
     lines = record.lines()
     if next(lines, None) is None:
         record.write(
@@ -195,6 +199,7 @@ def shadow_on(world: World, record: Record, told: list[dict[str, Any]]) -> Shado
             }
         )
     shadow.again(lines)
+    shadow.tell = told.append
     return shadow
 
 
