@@ -148,9 +148,10 @@ class Rows(Sequence[Job]):
         # A copy, as code is compiled again for arrays that cannot be written to.
         self.terms, self.rows = terms, np.array(rows, dtype=np.int64)
         self.weight = terms.weight[rows] if weight is None else weight
-        if len(self.weight) != len(self.rows) or not (
-            self.weight.min(initial=0.0) >= 0
-            and self.weight.max(initial=0.0) <= MAX_OBJECTIVE
+        if weight is not None and not (
+            len(weight) == len(rows)
+            and (not len(rows) or weight[weight.argmin()] >= 0)
+            and (not len(rows) or weight[weight.argmax()] <= MAX_OBJECTIVE)
         ):
             raise ProblemError(
                 f"weight: expected a number >= 0 for each job, at most {MAX_OBJECTIVE:g}"

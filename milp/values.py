@@ -115,7 +115,8 @@ def fill(
     values[:], line[:] = -np.inf, False
     for t in range(tables):
         j, base = positions[t], begin[t]
-        row, now, own = rows[j], held[j], kind[j]
+        row, now, own, factor = rows[j], held[j], kind[j], weight[j]
+        alone, first, names = xi[t, 0], named_ends[t], named_ends[t + 1]
         while shape[row, own] < 0:
             own += 1
         s = shape[row, own]
@@ -138,25 +139,33 @@ def fill(
             up, down = tcup[row, k], tcdw[row, k]
             for i in range(ends[s, 1], ends[s + 1, 1]):
                 low, high = stretches[i, 0], min(stretches[i, 1], units[k])
-                for n in range(low, high + 1):
-                    while p + 1 < end and points[p + 1, NS] <= n:
+                least = low
+                while least <= high:
+                    while p + 1 < end and points[p + 1, NS] <= least:
                         p += 1
-                    bends = n in (low, high) or abs(n - has) <= 1
-                    bends |= points[p, NS] > n - 1
-                    bends |= p + 1 < end and points[p + 1, NS] < n + 1
-                    ratio = xi[t, 0]
-                    for e in range(named_ends[t], named_ends[t + 1]):
-                        if named[e, 0] == n:
-                            ratio = named[e, 1]
-                        bends |= abs(named[e, 0] - n) <= 1
-                    if ratio == np.inf:
-                        continue
-                    at = base + before[k] + n
-                    objective = points[p, SLOPES] * (n - points[p, NS]) + points[p, OS]
-                    values[at] = value(
-                        objective, ratio, rate, n, has, up, down, weight[j], tfwd, stall
-                    )
-                    line[at] = not bends
+                    # The counts from `least` to `last` are on this piece of the curve, those from a to b off its ends.
+                    a, last, b = low + 1, high, high - 1
+                    if points[p, NS] > low:
+                        a = int(np.ceil(points[p, NS])) + 1
+                    if p + 1 < end and points[p + 1, NS] <= high:
+                        last = int(np.ceil(points[p + 1, NS])) - 1
+                        b = int(points[p + 1, NS]) - 1
+                    piece = points[p]
+                    for n in range(least, last + 1):
+                        ratio, bends = alone, not a <= n <= b or -1 <= n - has <= 1
+                        for e in range(first, names):
+                            if named[e, 0] == n:
+                                ratio = named[e, 1]
+                            bends |= abs(named[e, 0] - n) <= 1
+                        if ratio == np.inf:
+                            continue
+                        at = base + before[k] + n
+                        objective = piece[SLOPES] * (n - piece[NS]) + piece[OS]
+                        values[at] = value(
+                            objective, ratio, rate, n, has, up, down, factor, tfwd, stall
+                        )  # fmt: skip
+                        line[at] = not bends
+                    least = last + 1
         while keeps and values[base + before[own] + keeps] == -np.inf:
             keeps -= 1  # as another `value` may rule it out
         kept[t] = before[own] + keeps if keeps else 0

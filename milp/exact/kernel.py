@@ -57,15 +57,27 @@ def scores(
     held: IntArray,
     kept: IntArray,
     sizes: IntArray,
-) -> tuple[IntArray, float]:
-    """Values as whole quanta below the best of their class, less a charge for a change, NEVER where not allowed."""
+) -> tuple[IntArray, float, IntArray, IntArray]:
+    """Values as whole quanta below the best of their class, less a charge for a change, -NEVER where not allowed.
+
+    Returns
+    -------
+    score, quantum
+        The scores, and what one is worth.
+    corners, ends
+        Where scores do not lie on a line between their neighbours, ascending; those of class c before ends[c + 1].
+    """
     classes = len(held)
+    knots, ends, filled = np.empty(len(values), np.int64), _filled(classes + 1, 0), 0
     best, stake, largest = np.empty(classes), 0.0, 0.0
     for c in range(classes):
         best[c] = values[offsets[c]]
         for k in range(offsets[c], offsets[c + 1]):
-            if values[k] > best[c] and not line[k]:
-                best[c] = values[k]
+            if not line[k] and values[k] > -np.inf:
+                best[c] = max(best[c], values[k])
+                knots[filled] = k
+                filled += 1
+        ends[c + 1] = filled
         keep = values[offsets[c] + kept[c]]
         stake += (best[c] - keep) * sizes[c]
         largest = max(largest, abs(best[c]), abs(keep))
@@ -75,8 +87,8 @@ def scores(
     for c in range(classes):
         floor[c] = best[c] - stake - slack
         worst = best[c]
-        for k in range(offsets[c], offsets[c + 1]):
-            if floor[c] <= values[k] < worst and not line[k]:
+        for k in knots[ends[c] : ends[c + 1]]:
+            if floor[c] <= values[k] < worst:
                 worst = values[k]
         at_stake += (best[c] - worst) * sizes[c]
         largest = max(largest, abs(worst))
@@ -84,19 +96,25 @@ def scores(
     exponent = int(np.ceil(np.log2(at_stake))) if at_stake > 0 else 0
     quantum = 2.0 ** max(exponent - SCORE_BITS, -1000)
     score = _filled(len(values), -NEVER)
+    corners, filled, begin = np.empty(len(values), np.int64), 0, 0
     for c in range(classes):
-        base = offsets[c]
-        before = base
-        for k in range(base, offsets[c + 1]):
-            if line[k] or values[k] == -np.inf:
-                continue
+        base = before = offsets[c]
+        for k in knots[begin : ends[c + 1]]:
             if values[k] >= floor[c]:
                 whole = np.int64(np.rint((values[k] - best[c]) / quantum))
                 score[k] = whole - CHARGE * (k - base != held[c])
             if k > before + 1 and line[k - 1]:
-                _fill(score, values, before, k, floor[c], best[c], quantum)
+                end = _fill(score, values, before, k, floor[c], best[c], quantum)
+                if before < end < k:
+                    corners[filled] = end
+                    filled += 1
+            if score[k] > -NEVER:
+                corners[filled] = k
+                filled += 1
             before = k
-    return score, quantum
+        begin = ends[c + 1]
+        ends[c + 1] = filled
+    return score, quantum, corners, ends
 
 
 @compiled
@@ -108,10 +126,13 @@ def _fill(
     floor: float,
     best: float,
     quantum: float,
-) -> None:
-    """Scores of the counts between two knots on one line, with one whole slope between those that may matter."""
+) -> int:
+    """Scores of the counts between two knots on one line, with one whole slope between those that may matter.
+
+    Returns the end of these where it is none of the knots, else one of the knots.
+    """
     if values[a] < floor and values[b] < floor:
-        return
+        return a
     rise = (values[b] - values[a]) / (b - a)
     first, last = a, b
     if values[a] < floor:
@@ -128,21 +149,22 @@ def _fill(
         slope = (score[last] - score[first]) // (last - first)
         for k in range(first + 1, last):
             score[k] = score[first] + slope * (k - first)
+    return first if first > a else last
 
 
 @compiled
 def _price_of(
-    score: IntArray, offsets: IntArray, sizes: IntArray, capacity: int
-) -> int:
+    score: IntArray, corners: IntArray, ends: IntArray, offsets: IntArray, sizes: IntArray, capacity: int
+) -> int:  # fmt: skip
     """The slope of the concave hulls at which so many units run out, 0 where all can have what they want."""
     # Of each segment of a hull the units, and what each of them raises the score by.
-    rise, step = np.empty(len(score), np.int64), np.empty(len(score), np.int64)
-    hull = np.empty(len(score), np.int64)
+    rise, step = np.empty(len(corners), np.int64), np.empty(len(corners), np.int64)
+    hull = np.empty(len(corners), np.int64)
     filled, left, highest = 0, capacity, np.int64(0)
     for c in range(len(sizes)):
         height = 0
-        for k in range(offsets[c], offsets[c + 1]):
-            if score[k] == -NEVER or (height and score[k] <= score[hull[height - 1]]):
+        for k in corners[ends[c] : ends[c + 1]]:
+            if height and score[k] <= score[hull[height - 1]]:
                 continue
             while height > 1:
                 a, b = hull[height - 2], hull[height - 1]
@@ -180,9 +202,18 @@ def _price_of(
 @compiled
 def _losses(
     score: IntArray, offsets: IntArray, price: int, capacity: int, sizes: IntArray
-) -> IntArray:
-    """Loss of each choice at a price of a unit, >= 0; NEVER where not allowed or beyond what others leave."""
-    loss = _filled(len(score), NEVER)
+) -> tuple[IntArray, IntArray]:
+    """What choices lose at a price of a unit.
+
+    Returns
+    -------
+    loss
+        Loss of each choice, >= 0; NEVER where not allowed or beyond what others leave.
+    free
+        The least and the most units without loss of each class, and the least loss of more and of fewer: int64 of shape
+        (classes, 4).
+    """
+    loss, free = _filled(len(score), NEVER), np.empty((len(sizes), 4), np.int64)
     room = capacity
     least = _filled(len(sizes), 0)
     for c in range(len(sizes)):
@@ -195,10 +226,20 @@ def _losses(
         for k in range(base, end):
             if score[k] > -NEVER:
                 best = max(best, score[k] - price * (k - base))
+        low, high, above, below = NEVER, np.int64(0), NEVER, NEVER
         for k in range(base, end):
-            if score[k] > -NEVER:
-                loss[k] = best - (score[k] - price * (k - base))
-    return loss
+            if score[k] == -NEVER:
+                continue
+            lost = loss[k] = best - (score[k] - price * (k - base))
+            if lost == 0:
+                high, above = k - offsets[c], NEVER
+                low = min(low, high)
+            elif low == NEVER:
+                below = min(below, lost)
+            else:
+                above = min(above, lost)
+        free[c, 0], free[c, 1], free[c, 2], free[c, 3] = low, high, above, below
+    return loss, free
 
 
 @compiled
@@ -245,34 +286,6 @@ def _start(
 
 
 @compiled
-def _ranges(offsets: IntArray, loss: IntArray, sizes: IntArray, bound: int) -> IntArray:
-    """What members of each class may have within a bound on the total loss: int64 of shape (classes, 4).
-
-    The least and the most units without loss; how many members, the first ones, may have more than the most; and the
-    first member from which on they may have less than the least. Canonical allocations give units to first members.
-    """
-    limits = np.empty((len(sizes), 4), np.int64)
-    for c in range(len(sizes)):
-        least, most = NEVER, np.int64(0)
-        for k in range(offsets[c], offsets[c + 1]):
-            if loss[k] == 0:
-                most = k - offsets[c]
-                least = min(least, most)
-        # What it costs at least to have more than the most, or less than the least.
-        above, below = bound + 1, bound + 1
-        for k in range(offsets[c], offsets[c + 1]):
-            n = k - offsets[c]
-            if n > most:
-                above = min(above, loss[k])
-            elif n < least:
-                below = min(below, loss[k])
-        limits[c, 0], limits[c, 1] = least, most
-        limits[c, 2] = min(sizes[c], bound // above)
-        limits[c, 3] = max(sizes[c] - bound // below, 0)
-    return limits
-
-
-@compiled
 def _narrowed(
     loss: IntArray, base: int, low: int, high: int, bound: int
 ) -> tuple[int, int]:
@@ -286,12 +299,17 @@ def _narrowed(
 
 @compiled
 def _within(
-    of: IntArray, offsets: IntArray, loss: IntArray, sizes: IntArray, price: int, capacity: int, bound: int,
-    most_steps: int, stop: Stop, counts: IntArray,
+    of: IntArray, offsets: IntArray, loss: IntArray, free: IntArray, sizes: IntArray, price: int, capacity: int,
+    bound: int, most_steps: int, stop: Stop, counts: IntArray,
 ) -> int:  # fmt: skip
     """Write the canonical allocation of least loss to `counts` if it loses at most `bound`: 1; 0: none; -1: stopped."""
-    limits = _ranges(offsets, loss, sizes, bound)
     jobs, rank = len(of), _filled(len(sizes), 0)
+    # Canonical allocations give units to first members: how many of these may have more than what is without loss, and
+    # from which on they may have less.
+    more, fewer = np.empty(len(sizes), np.int64), np.empty(len(sizes), np.int64)
+    for c in range(len(sizes)):
+        more[c] = bound // free[c, 2]
+        fewer[c] = sizes[c] - bound // free[c, 3]
     # The fewest units of each job; the jobs that have several choices, and the least and most units of these.
     fewest, undecided = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
     span, several = np.empty((jobs, 2), np.int64), 0
@@ -300,8 +318,8 @@ def _within(
         c = of[j]
         base, member = offsets[c], rank[c]
         rank[c] += 1
-        low = 0 if member >= limits[c, 3] else limits[c, 0]
-        high = offsets[c + 1] - 1 - base if member < limits[c, 2] else limits[c, 1]
+        low = 0 if member >= fewer[c] else free[c, 0]
+        high = offsets[c + 1] - 1 - base if member < more[c] else free[c, 1]
         low, high = _narrowed(loss, base, low, high, bound)
         fewest[j] = low
         if low == high:
@@ -369,16 +387,16 @@ def search(
     proven, filled, more
         Whether it is proven, how many values there are, and how much more another allocation may be worth.
     """
-    score, quantum = scores(values, line, offsets, held, kept, sizes)
-    price = _price_of(score, offsets, sizes, capacity)
-    loss = _losses(score, offsets, price, capacity, sizes)
+    score, quantum, corners, ends = scores(values, line, offsets, held, kept, sizes)
+    price = _price_of(score, corners, ends, offsets, sizes, capacity)
+    loss, free = _losses(score, offsets, price, capacity, sizes)
     total = _start(of, offsets, loss, kept, price, capacity, counts)
     bound = total if total <= capacity * FIRST else total // FIRST
     excluded, found = 0, 0
     while True:
         found = _within(
-            of, offsets, loss, sizes, price, capacity, bound, most_steps, stop, counts
-        )
+            of, offsets, loss, free, sizes, price, capacity, bound, most_steps, stop, counts
+        )  # fmt: skip
         if found or bound >= total:  # of which the latter cannot be
             break
         excluded = bound + 1

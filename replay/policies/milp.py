@@ -129,10 +129,12 @@ class _Table:
     ) -> milp.Rows:
         """The jobs in some rows of the table, with their weights now."""
         terms, known = self._terms, len(self._terms)
-        if known < len(self.jobs) and (end := int(rows.max(initial=-1)) + 1) > known:
-            # Twice as many, so that arrays are seldom copied.
-            new = self.jobs[known : max(end, 2 * known)]
-            terms.extend([self._pose(job, self.kinds) for job in new])
+        if known < len(self.jobs) and len(rows):
+            end = int(rows[rows.argmax()]) + 1
+            if end > known:
+                # Twice as many, so that arrays are seldom copied.
+                new = self.jobs[known : max(end, 2 * known)]
+                terms.extend([self._pose(job, self.kinds) for job in new])
         return milp.Rows(terms, rows, weight)
 
 
@@ -245,7 +247,8 @@ class MilpPolicy(StoredState):
 
     def decide(self, state: State) -> Decision:
         """Pose the decision as a problem and solve it."""
-        learned, targets = self._learned, dict[int, int]()
+        learned: LearnedCurves | None = self._learned
+        targets: dict[int, int] = {}
         if learned is not None:
             learned.learn(state)
             targets = learned.targets(state)

@@ -147,7 +147,7 @@ def canonical_by_scores(problem: Problem) -> tuple[int, ...]:
     with patch("bft.milp.tables.classes_of", apart):
         tables = tables_of(replace(problem))
     one = np.ones(len(problem.jobs), np.int64)
-    score, _ = kernel.scores(
+    score, *_ = kernel.scores(
         tables.values, tables.line, tables.begin, problem.counts, tables.kept, one
     )
     choices = [
