@@ -31,8 +31,8 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "bft-replay --cluster 16x4 --jobs jobs.csv --policy tiresias-l --out tiresias",
     ),
     "watch": (
-        "bft-replay watch --command 'bhosts -w' --jobs jobs.parquet --preset best --for 8h",
-        "bft-replay watch --command 'pbsnodes -a' --every 30 --settle 60 --jobs jobs.parquet --out shadow --json",
+        "bft-replay watch --command qhost --jobs jobs.parquet --preset best --for 8h",
+        "bft-replay watch --command bhosts --every 30 --settle 60 --jobs jobs.parquet --out shadow --json",
     ),
     "bound": (
         "bft-replay bound -ndmap trace.parquet --jobs jobs.csv",

@@ -42,6 +42,11 @@ def test_a_minute_beside_a_real_slurm(tmp_path: Path) -> None:
     )
     frame.to_parquet(tmp_path / "jobs.parquet")
     processes = []
+
+    def begun(out: str) -> bool:
+        record = tmp_path / out / "record.jsonl"
+        return record.exists() and record.read_bytes().count(b"\n") > 1
+
     with slurm_cluster(tmp_path / "slurm", NODES) as slurm:
         for out, every_s in (("often", PERIOD_S), ("seldom", 10)):
             command = [
@@ -58,7 +63,7 @@ def test_a_minute_beside_a_real_slurm(tmp_path: Path) -> None:
             processes.append(process)
         often = processes[0]
         with polled(slurm) as printed:
-            wait_until((tmp_path / "seldom" / "record.jsonl").exists)
+            wait_until(lambda: all(map(begun, ("often", "seldom"))))
             for nodes, seconds in HOST_JOBS:
                 slurm.run(*SBATCH, f"-N{nodes}", "--wrap", f"sleep {seconds}")
                 time.sleep(4)
