@@ -167,6 +167,15 @@ def execute(
     return summary
 
 
+def online(options: Options, inputs: Inputs, spill: Path) -> Replay:
+    """The replay on the only node trace before its first step, for callers that drive it themselves."""
+    _, _, pools = _stage_before(options, inputs)
+    watcher = Watcher()
+    return Run(options, inputs, watcher, Notes(watcher), None, {}, spill).engine(
+        pools[0]
+    )
+
+
 def bounds_by(options: Options, watcher: Watcher) -> tuple[Bounds, Inputs]:
     """Bounds for any policy on the inputs that the options name, and these inputs."""
     with trusting_pickles(options.trust_pickle):
@@ -230,13 +239,12 @@ class Run:
         """Whether units are of several kinds."""
         return any(pool.trace.kinds for pool in self.pools)
 
-    def replay(self, name: str, pool: Pool, *, dedicated: bool = False) -> Outcome:
-        """Replay a pool's jobs under the policy of the options, as far as it comes."""
-        watcher, rules = self.watcher, self.options.rules
-        checkpoint = None if dedicated else self.checkpoint
-        watcher.stage(name, pool.trace.start, pool.trace.end)
-        began = time.perf_counter()
-        policy = self.options.make_policy(self.inputs.interference)
+    def engine(self, pool: Pool, *, dedicated: bool = False) -> Replay:
+        """The replay of a pool's jobs under the policy of the options, before its first step."""
+        policy, rules = (
+            self.options.make_policy(self.inputs.interference),
+            self.options.rules,
+        )
         if not dedicated:
             self.policies.append(policy)
         never_run = frozenset(self.inputs.never_run)
@@ -252,6 +260,15 @@ class Run:
         )
         for table in replay.tables.values():
             table.folder = self.spill
+        return replay
+
+    def replay(self, name: str, pool: Pool, *, dedicated: bool = False) -> Outcome:
+        """Replay a pool's jobs under the policy of the options, as far as it comes."""
+        watcher = self.watcher
+        checkpoint = None if dedicated else self.checkpoint
+        watcher.stage(name, pool.trace.start, pool.trace.end)
+        began = time.perf_counter()
+        replay = self.engine(pool, dedicated=dedicated)
         if checkpoint is not None and checkpoint.resume(replay):
             watcher.note(
                 f"resumed from {checkpoint.path.name} after {replay.ledger.decisions} decisions"

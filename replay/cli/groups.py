@@ -32,6 +32,10 @@ EXAMPLES: dict[str, tuple[str, str]] = {
         "bft-replay -ndmap trace.parquet --jobs jobs.csv --preset best",
         "bft-replay --cluster 16x4 --jobs jobs.csv --policy tiresias-l --out tiresias",
     ),
+    "watch": (
+        "bft-replay watch --command qhost --jobs jobs.parquet --preset best --for 8h",
+        "bft-replay watch --command bhosts --every 30 --settle 60 --jobs jobs.parquet --out shadow --json",
+    ),
     "compare": (
         "bft-replay compare -ndmap trace.parquet --jobs jobs.csv --policy milp,pollux,equal-share",
         "bft-replay compare mine-itrOut other-itrOut",

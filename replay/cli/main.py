@@ -31,6 +31,7 @@ EXIT_BAD_INPUT, EXIT_DEGRADED, EXIT_INTERRUPTED = 2, 3, 130
 COMMANDS = {
     "evaluate": "Say what a machine's idle nodes are worth, from its logs.",
     "replay": "Replay a node trace (the default command).",
+    "watch": "Decide live beside a scheduler, touching nothing.",
     "compare": "Compare several replays of the same input in one table.",
     "sweep": "Replay a grid of options, on one machine or many.",
     "solve": "Solve allocation problems given as JSON.",
@@ -250,13 +251,13 @@ def _run(args: list[str] | None) -> int:
         say_error("Interrupted.")
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # `| head` closed our output: nobody is left to read it
-        _discard_output()
+        discard_output()
         return 0
     except SystemExit:
         # The same, noticed by click: it wraps a closed output before it exits.
         if sys.stdout is output:
             raise
-        _discard_output()
+        discard_output()
         return 0
     except OSError as error:  # a full disk, a file that vanished
         # Files of ours are named by then: what is left is printing.
@@ -264,7 +265,7 @@ def _run(args: list[str] | None) -> int:
         place = "standard output cannot be written" if printing else error.filename
         reason = error.strerror or str(error)
         say_error(f"Error: {place}: {reason}" if place else f"Error: {reason}")
-        _discard_output()
+        discard_output()
     except MemoryError as error:
         from bft.models.files import out_of_memory
 
@@ -281,7 +282,7 @@ def _run(args: list[str] | None) -> int:
     return EXIT_BAD_INPUT
 
 
-def _discard_output() -> None:
+def discard_output() -> None:
     """Let what is still buffered for a standard output that takes no more go to nowhere."""
     try:
         sys.stdout.flush()

@@ -72,7 +72,7 @@ def _report_bounds(options: Options, *, as_json: bool) -> None:
     """Print what no policy can exceed on the inputs of a replay."""
     from bft.replay.run import bounds_by
 
-    with _watching(None) as watcher:
+    with watching(None) as watcher:
         bounds, inputs = bounds_by(options, watcher)
     if as_json:
         figures = {**asdict(bounds), "jobs": len(inputs.jobs)}
@@ -123,8 +123,8 @@ def _executed(
     from bft.replay.run import execute
 
     with (
-        _watching(log) as watcher,
-        _stop_on_interrupt() as should_stop,
+        watching(log) as watcher,
+        stop_on_interrupt() as should_stop,
     ):
         summary = execute(
             options,
@@ -155,7 +155,8 @@ def _exit_code(summary: dict[str, Any], folder: Path, *, saved: bool) -> int:
     return 0
 
 
-def _watching(log: io.StringIO | None) -> Bar | PlainLines:
+def watching(log: io.StringIO | None) -> Bar | PlainLines:
+    """Return what shows the progress of a run: a bar on a terminal, else lines, in a log where there is one."""
     from bft.replay.cli.watcher import Bar, PlainLines
 
     if log is None and quiet():
@@ -164,7 +165,7 @@ def _watching(log: io.StringIO | None) -> Bar | PlainLines:
 
 
 @contextlib.contextmanager
-def _stop_on_interrupt() -> Iterator[Callable[[], bool]]:
+def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
     """Yield a function that says whether to stop: Ctrl-C, SIGTERM or SIGHUP came since it was first asked.
 
     Before that nothing has been replayed that could be kept, and an interrupt ends the program as any; so does a second

@@ -249,6 +249,20 @@ class Replay:
             self._next = self._next_instant()
         return self._next if self._next < self.trace.end else self.trace.end
 
+    def hear(self, instant: int, left: list[int], joined: list[int]) -> None:
+        """Take the next event of a trace without events of its own, which is observed as the replay goes on.
+
+        It is later than all that was handled; `peek` tells when that event has been handled too.
+        """
+        self._event = (instant, left, joined)
+        self._next = None  # look anew
+
+    def holders(self) -> dict[str, list[int]]:
+        """Return the units that each job in play holds, by its name."""
+        return {
+            running.job.name: sorted(running.units) for running in self._in_play.line
+        }
+
     def step(self) -> None:
         """Handle the next instant, the policy's decision included.
 

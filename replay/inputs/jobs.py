@@ -113,9 +113,12 @@ def job_notes(options: Options, jobs: JobTable) -> Iterator[str]:
 
 
 def fitted(
-    trace: NodeTrace, jobs: JobTable, notes: Watcher, *, align: bool
+    trace: NodeTrace, jobs: JobTable, notes: Watcher, options: Options
 ) -> JobTable:
-    """Return the jobs, shifted if `--align-jobs` asks for it; refuse a table of which no job can run in this trace."""
+    """Return the jobs, shifted if `--align-jobs` asks for it; refuse a table of which no job can run in this trace.
+
+    With `--oversized wait`, as in a watch, jobs wait for whatever comes, and however long they have waited before.
+    """
     start, end = trace.start, trace.end
     if start == end:
         raise InputError(
@@ -123,7 +126,7 @@ def fitted(
             file=trace.source,
         )
     first = min(job.tsub_ns for job in jobs)
-    if align:
+    if options.align_jobs:
         jobs = jobs.at(job.tsub_ns + start - first for job in jobs)
         direction = "later" if start >= first else "earlier"
         notes.note(
@@ -140,7 +143,7 @@ def fitted(
             f"{apart(min(early))} or more before the trace begins ({_second(start)}), which is {apart(end - start)} "
             "long"
         )
-    if outside:
+    if outside and options.oversized != "wait":
         raise InputError(
             f"all jobs are submitted {outside}",
             file=jobs.source or None,

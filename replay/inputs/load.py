@@ -70,7 +70,7 @@ def load(
         jobs = jobs_of(options, trace, notes, held, files)
         if options.job_bounds is None and options.jobs is None:
             generated_load = load_of(jobs, trace)
-        jobs = fitted(trace, jobs, notes, align=options.align_jobs)
+        jobs = fitted(trace, jobs, notes, options)
         expected = outlook(options, trace, whole, notes)
         pools = [Pool("", trace, jobs, tuple(range(len(jobs))), outlook=expected)]
         if "node_trace" in held:

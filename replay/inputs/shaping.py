@@ -196,6 +196,10 @@ def fit_sizes(
         With `refuse`, when there are such jobs; names them.
     """
     mode, rigid = options.oversized, options.traits.rigid
+    if (
+        mode == "wait"
+    ):  # they do, perhaps for ever: how many will be idle is not known yet
+        return jobs, pools, ()
     made = list(jobs)
     never_run: list[str] = []
     for pool in pools:

@@ -279,11 +279,12 @@ class OptionTable:
         metavar="NAME[:KEY=VALUE,...]",
         shown="nobody",
     )
-    oversized: Literal["refuse", "skip", "cap"] = option(
+    oversized: Literal["refuse", "skip", "cap", "wait"] = option(
         "--oversized",
-        Name(("refuse", "skip", "cap")),
+        Name(("refuse", "skip", "cap", "wait")),
         shown="refuse for rigid policies, else skip",
-        help="Jobs that need more units than are ever idle: refuse, leave out, or run them on what there is.",
+        help="Jobs that need more units than are ever idle: refuse, leave out (skip), run them on what there is (cap), "
+        "or let them wait in the queue.",
         section=JOBS,
         rare=True,
     )

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
 
-from bft.models.learned.duration import Forecaster, ahead, submissions
-from bft.models.learned.duration import FEATURES
+from bft.models.learned.duration import FEATURES, Forecaster, ahead, submissions
 from bft.models.learned.ga2m import AdditiveModel, accuracy
 
 START = pd.Timestamp("2020-04-01", tz="UTC")

@@ -1,0 +1,312 @@
+"""`bft-replay watch` as a process: what it tells, what it leaves, how it ends, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from processes import AMPLE_S, SCRIPT, result_of
+from stated import once
+
+from bft.datasets import generate_dnn_jobs
+from bft.replay.cli.main import run
+
+NODES = [f"n{number}" for number in range(6)]
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> Path:
+    """Many jobs of about a second each, submitted since yesterday."""
+    first = pd.Timestamp.now("UTC") - pd.Timedelta("24h")
+    frame = generate_dnn_jobs(
+        jobs=3000, first_submit=first.isoformat(), interval_s=1, pmax=3e3
+    )
+    frame.to_parquet(tmp_path / "jobs.parquet")
+    return tmp_path / "jobs.parquet"
+
+
+def arguments(jobs: Path, *more: str) -> list[str]:
+    out = jobs.parent / "shadow"
+    usual = (
+        "--jobs",
+        str(jobs),
+        "--policy",
+        "equal-share",
+        "--out",
+        str(out),
+        "--no-u",
+        "--json",
+    )
+    return once([*SCRIPT, "watch", *usual, *more])
+
+
+def report(jobs: Path, states: dict[str, str]) -> str:
+    """A command that prints these states, from a file that tests may replace."""
+    file = jobs.with_name("states")
+    draft = jobs.with_name("states-new")
+    draft.write_text("".join(f"{node}|{state}\n" for node, state in states.items()))
+    draft.rename(file)
+    return f"cat {file}"
+
+
+@contextmanager
+def watching(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def lines_until(process: subprocess.Popen[str], idle: int) -> list[dict[str, Any]]:
+    """What is told until so many nodes are idle."""
+    assert process.stdout is not None
+    told: list[dict[str, Any]] = []
+    for line in process.stdout:
+        told.append(json.loads(line))
+        if told[-1].get("idle") == idle:
+            return told
+    raise AssertionError(f"{idle} nodes were never idle: {told[-3:]}")
+
+
+def shadow_of(jobs: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(
+        (jobs.parent / "shadow" / "shadow.json").read_text()
+    )
+    return found["shadow"]
+
+
+def holders(run_directory: Path) -> pd.DataFrame:
+    rows = pd.read_parquet(run_directory / "allocations.parquet")
+    return rows.assign(
+        start=rows["start"].astype("int64"), end=rows["end"].astype("int64")
+    )
+
+
+def contradicted(
+    told: Sequence[dict[str, Any]], run_directory: Path, nodes: Sequence[str]
+) -> list[Any]:
+    """Lines that tell other holders than the run of the whole record has at their instants."""
+    rows = holders(run_directory)
+    end = rows["end"].max()
+    wrong = []
+    for line in told:
+        if "time_ns" in line and line["time_ns"] < end:
+            now = rows[
+                (rows["start"] <= line["time_ns"]) & (rows["end"] > line["time_ns"])
+            ]
+            held: dict[str, list[str]] = {}
+            for row in now.itertuples():
+                held.setdefault(row.job, []).extend(
+                    nodes[row.first_unit : row.last_unit + 1]
+                )
+            if {job: sorted(some) for job, some in held.items()} != {
+                job: sorted(some) for job, some in line["hold"].items()
+            }:
+                wrong.append((line, held))
+    return wrong
+
+
+def test_a_command_is_watched_and_the_run_of_its_record_is_equal(jobs: Path) -> None:
+    command = report(jobs, dict.fromkeys(NODES, "idle") | {"n0": "allocated"})
+    done = result_of(
+        arguments(jobs, "--command", command, "--every", "0.3", "--for", "2s")
+    )
+    assert done.returncode == 0, done.stderr
+    header, *told, end = map(json.loads, done.stdout.splitlines())
+    assert (header["format"], header["format_version"]) == ("bft-replay shadow", 1)
+    assert (header["touches"], header["nodes"], header["clairvoyant"]) == (
+        "nothing",
+        NODES,
+        False,
+    )
+    assert header["options"]["oversized"] == "wait"
+    keys = {"time_ns", "idle", "hold", "decided", "ended", "lag_s"}
+    assert all(line.keys() == keys for line in told)
+    assert max(line["idle"] for line in told) == 5
+    assert end["shadow"] == shadow_of(jobs)
+    assert end["shadow"] | {"max_lag_s": 0} == {
+        "equal": True, "until": None, "late": 0, "missed": 0, "max_lag_s": 0,
+    }  # fmt: skip
+    assert not contradicted(told, Path(end["run"]), NODES)
+    again = result_of(arguments(jobs, "--command", command))
+    assert again.returncode == 2
+    assert "come to its end" in again.stderr
+
+
+def test_without_json_the_first_line_says_that_nothing_is_touched(jobs: Path) -> None:
+    command = report(jobs, dict.fromkeys(NODES, "idle"))
+    told = [
+        word
+        for word in arguments(jobs, "--command", command, "--for", "1s")
+        if word != "--json"
+    ]
+    done = result_of(told)
+    assert done.returncode == 0, done.stderr
+    assert "nothing on this machine is touched" in done.stdout.splitlines()[0]
+    assert "jobs finished" in done.stdout
+
+
+def test_looks_that_know_no_node_are_missed_and_then_all_nodes_are_taken(
+    jobs: Path,
+) -> None:
+    command = report(jobs, dict.fromkeys(NODES, "idle"))
+    with watching(arguments(jobs, "--command", command, "--every", "0.4")) as process:
+        lines_until(process, 6)
+        report(jobs, dict.fromkeys(NODES, "unk*"))  # as while slurmctld starts
+        time.sleep(0.5)
+        report(jobs, dict.fromkeys(NODES, "idle"))
+        time.sleep(0.9)
+        report(jobs, dict.fromkeys(NODES, "unk*"))
+        told = lines_until(process, 0)  # for good
+        assert {line["idle"] for line in told[:-1]} <= {6}
+        process.terminate()
+        _, errors = process.communicate(timeout=AMPLE_S)
+    assert process.returncode == 0, errors
+    assert shadow_of(jobs)["equal"]
+    assert shadow_of(jobs)["missed"] >= 2
+    assert "no node is known to be idle or busy" in errors
+
+
+def test_a_node_settles_and_what_an_actuator_holds_counts_as_idle(jobs: Path) -> None:
+    states = dict.fromkeys(NODES, "allocated") | {"n4": "idle"}
+    listed = jobs.with_name("listed")
+    listed.write_text(
+        "n[0-1]|pilot|batch|one\nn1|someone|batch|two\nn2|pilot|batch|three\n"
+    )
+    more = ("--every", "0.2", "--own", "pilot", "--holders", f"cat {listed}")
+    command = report(jobs, states)
+    with watching(
+        arguments(jobs, "--command", command, *more, "--settle", "0.5")
+    ) as process:
+        header, *told = lines_until(process, 3)  # n0, n2 and n4: on n1 is another job
+        process.terminate()
+        _, errors = process.communicate(timeout=AMPLE_S)
+    assert process.returncode == 0, errors
+    first = next(line for line in told if line["idle"])
+    assert first["time_ns"] >= header["start"] + 500_000_000
+    assert shadow_of(jobs)["equal"]
+
+
+def test_lines_on_standard_input_are_watched_until_ctrl_c(jobs: Path) -> None:
+    with watching(arguments(jobs)) as process:
+        assert process.stdin is not None
+        process.stdin.write(
+            "time,node,idle\n" + "".join(f"{time.time()},{node},1\n" for node in NODES)
+        )
+        process.stdin.flush()
+        lines_until(process, 6)
+        process.stdin.write(
+            f"nonsense\n{time.time()},n3,0\n{time.time()},elsewhere,1\n"
+        )
+        process.stdin.flush()
+        lines_until(process, 5)
+        process.send_signal(signal.SIGINT)
+        process.stdout.close()  # type: ignore[union-attr] # which does not end it
+        assert process.wait(AMPLE_S) == 0
+    assert shadow_of(jobs)["equal"]
+    assert shadow_of(jobs)["missed"] == 1
+
+
+def fed(
+    process: subprocess.Popen[str], rng: np.random.Generator, seconds: float
+) -> None:
+    """Change states of nodes for some time."""
+    assert process.stdin is not None
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        late = float(rng.choice([0.0, 0.3]))
+        changes = [(node, rng.integers(2)) for node in NODES if rng.random() < 0.5]
+        text = "".join(
+            f"{time.time() - late:.9f},{node},{idle}\n" for node, idle in changes
+        )
+        process.stdin.write(text)
+        process.stdin.flush()
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize("kills", [2, pytest.param(50, marks=pytest.mark.slow)])
+def test_a_watch_that_is_killed_anywhere_contradicts_nothing_it_told(
+    jobs: Path, kills: int
+) -> None:
+    rng = np.random.default_rng(kills)
+    told: list[dict[str, Any]] = []
+    for left in reversed(range(kills + 1)):
+        with watching(arguments(jobs)) as process:
+            assert process.stdin is not None
+            process.stdin.write("".join(f"{time.time()},{node},1\n" for node in NODES))
+            process.stdin.flush()
+            before = lines_until(process, 6)
+            fed(process, rng, float(rng.uniform(0.0, 0.5)))
+            if left:
+                process.kill()
+            rest, errors = process.communicate(timeout=AMPLE_S)
+        whole = [line for line in rest.splitlines(keepends=True) if line.endswith("\n")]
+        told += before + [json.loads(line) for line in whole]
+    assert process.returncode == 0, errors
+    assert shadow_of(jobs)["equal"]
+    assert len(told) > 5 * kills
+    assert not contradicted(told, jobs.parent / "shadow" / "run", NODES)
+
+
+def test_a_record_of_other_options_or_inputs_is_refused(jobs: Path) -> None:
+    command = report(jobs, dict.fromkeys(NODES, "idle"))
+    with watching(arguments(jobs, "--command", command)) as process:
+        lines_until(process, 6)
+        beside = result_of(arguments(jobs, "--command", command))
+        assert beside.returncode == 2
+        assert "another watcher" in beside.stderr
+    other = result_of(arguments(jobs, "--command", command, "--max-jobs", "5"))
+    assert other.returncode == 2
+    assert "other options or inputs" in other.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (("--cluster", "2x2"), "--cluster is a machine that is always idle"),
+        (("--compat", "reference"), "--compat reference replays a file as published"),
+        (
+            ("--policy", "schedule"),
+            "--policy schedule carries out decisions that were made before",
+        ),
+        (("--oversized", "skip"), "watch lets jobs wait"),
+        (("--policy", "milp", "--set", "window=expected"), "needs a log of host jobs"),
+        (("--own", "pilot"), "--holders COMMAND"),
+        (("--for", "3x"), "--for"),
+    ],
+)
+def test_what_looks_into_the_future_is_refused(
+    jobs: Path, more: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(arguments(jobs, "--command", "true", *more)[len(SCRIPT) :]) == 2
+    assert message in capsys.readouterr().err
+    assert not (jobs.parent / "shadow").exists()
+
+
+def test_no_jobs_and_jobs_larger_than_the_machine_are_refused(
+    jobs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["watch", "--command", "true"]) == 2
+    assert "needs the jobs" in capsys.readouterr().err
+    frame = pd.read_parquet(jobs)
+    frame.assign(Jmin=7).to_parquet(jobs)
+    command = report(jobs, dict.fromkeys(NODES, "idle"))
+    done = result_of(arguments(jobs, "--command", command))
+    assert done.returncode == 2
+    assert "needs more units than the machine has" in done.stderr

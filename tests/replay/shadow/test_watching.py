@@ -1,0 +1,261 @@
+"""Live bytes are offline bytes: what a watch decides is what a replay of its record decides, however looks come."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bft.models import InputError
+from bft.replay import Replay
+from bft.replay.engine.ledger import Outcome
+from bft.replay.engine.running import NEVER
+from bft.replay.policies.checking import World, make_world
+from bft.replay.policies.pollux import Pollux
+from bft.replay.policies.registry import BUILT_IN, policy_type
+from bft.replay.results.outcome_tables import write_outcome
+from bft.replay.shadow.online import Record, Shadow
+from bft.replay.shadow.watching import Watch
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, events_of
+
+QUICK = {"pollux": partial(Pollux, interval_s=300.0, population=10, generations=5)}
+NONE = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64)
+
+
+@contextmanager
+def recorded(folder: Path) -> Iterator[Record]:
+    record = Record(folder)
+    try:
+        yield record
+    finally:
+        os.close(record.file)
+
+
+class Killed(BaseException):
+    """What SIGKILL does: nothing after it is done."""
+
+
+def replay_of(world: World, name: str, trace: NodeTrace) -> Replay:
+    make = QUICK.get(name) or partial(policy_type(name).make, world.settings())
+    policy = make()
+    xi = world.interference if policy_type(name).traits.shares else None
+    return Replay(trace, world.jobs, policy, world.rules, xi)
+
+
+class Script:
+    """Looks that come at drawn instants, some late, and the clock that goes on while they are waited for."""
+
+    def __init__(self, rng: np.random.Generator, world: World, every_s: float) -> None:
+        trace = world.trace
+        self.now = trace.start + 1
+        self.late_s = (0.0, 0.0, 1.0, every_s, 100.0)
+        self.missed = 0
+        self.rng, self.every_s, self.nodes = rng, every_s, trace.nodes
+        self.shadow: Shadow
+        self.next_at = self.now
+        self.idle = rng.random(len(trace.nodes)) < 0.7
+
+    def over(self) -> bool:
+        return False
+
+    def newest(self, within_s: float) -> tuple[int, dict[str, bool]]:
+        rng, due = self.rng, self.shadow.due()
+        if self.now < due < self.next_at and rng.random() < 0.3:
+            self.next_at = due + int(
+                rng.integers(-1, 2)
+            )  # at the very instant, or 1 ns beside
+        waited = self.now + round(within_s * SECOND_NS)
+        if self.next_at > waited:
+            self.now = waited
+            return 0, {}
+        self.now = max(self.now, self.next_at)
+        gap = self.every_s * float(rng.choice([0.0, 0.2, 1.0, 1.0, 1.0, 4.0]))
+        self.next_at = self.now + round(gap * SECOND_NS)
+        flips = rng.random(len(self.idle)) < rng.choice([0.0, 0.1, 0.5])
+        self.idle = self.idle ^ flips
+        instant = self.now - round(float(rng.choice(self.late_s)) * SECOND_NS)
+        named = dict(zip(self.nodes, self.idle.tolist(), strict=True))
+        return instant, named
+
+
+def watched(
+    name: str, seed: int, folder: Path
+) -> tuple[Outcome, NodeTrace, list[dict[str, Any]], World]:
+    """The outcome of a watch that is killed and started again, its recorded trace, and what it told."""
+    rng = np.random.default_rng(seed)
+    world = make_world(seed)
+    trace = replace(world.trace, **events_of(NONE, NONE), end=NEVER, node_units=None)
+    every_s = float(rng.choice([60.0, 300.0]))
+    script = Script(rng, world, every_s)
+    until = trace.start + int(rng.integers(600, 4 * 3600)) * SECOND_NS
+    with recorded(folder) as record:
+        record.write(
+            {
+                "nodes": trace.nodes,
+                "start": trace.start,
+                "units_per_node": trace.units_per_node,
+            }
+        )
+    told: list[dict[str, Any]] = []
+    while True:
+        record = Record(folder)
+        lines = record.lines()
+        next(lines)
+        fate = iter(range(int(rng.choice([5, 20, 60, 200, 10**9]))))
+        counted = partial(_alive, fate)
+
+        def write(line: Any, record: Record = record, counted: Any = counted) -> None:
+            counted()
+            record.write(line)
+            counted()
+
+        def tell(line: dict[str, Any], counted: Any = counted) -> None:
+            counted()
+            told.append(line)
+
+        shadow = script.shadow = Shadow(replay_of(world, name, trace), write)
+        shadow.again(lines)
+        shadow.tell = tell
+        settle_s = float(rng.choice([0.0, 0.0, 45.0]))
+        loop = Watch(
+            shadow,
+            script,  # type: ignore[arg-type]
+            settle_s,
+            every_s if seed % 3 else None,
+            until,
+            lambda: script.now,
+        )
+        try:
+            outcome = loop.run(lambda: bool(rng.random() < 0.005))
+        except Killed:
+            os.close(record.file)
+            script.now += int(rng.choice([0, 1, 10, 1000])) * SECOND_NS
+            continue
+        made = record.trace(shadow.replay.trace.end)
+        os.close(record.file)
+        return replace(outcome, trace=made), made, told, world
+
+
+def _alive(fate: Iterator[int]) -> None:
+    if next(fate, None) is None:
+        raise Killed
+
+
+def bytes_of(folder: Path, outcome: Outcome) -> dict[str, bytes]:
+    folder.mkdir()
+    write_outcome(folder, outcome)
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
+
+
+def holders_at(outcome: Outcome, world: World, instant: int) -> dict[str, list[str]]:
+    """Which job held what at an instant, by the allocations of a replay."""
+    rows, per = outcome.allocations, world.trace.units_per_node
+    held: dict[str, list[int]] = {}
+    now = rows[(rows["start_ns"] <= instant) & (rows["end_ns"] > instant)]
+    for row in now.itertuples():
+        units = range(row.first_unit, row.last_unit + 1)
+        held.setdefault(world.jobs.jobs[row.job].name, []).extend(units)
+    nodes = outcome.trace.nodes
+    return {
+        job: [nodes[unit // per] for unit in sorted(units)]
+        for job, units in held.items()
+    }
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("name", [name for name in BUILT_IN if name != "schedule"])
+def test_what_a_watch_decides_is_what_its_record_replays_to(
+    name: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)  # no power is lost here
+    live, trace, told, world = watched(name, seed, tmp_path / "shadow")
+    offline = replay_of(world, name, trace).run()
+    assert bytes_of(tmp_path / "live", live) == bytes_of(tmp_path / "offline", offline)
+    for line in told:
+        if line["time_ns"] < offline.end_ns:
+            assert line["hold"] == holders_at(offline, world, line["time_ns"]), line
+
+
+# --- by hand: the rules of order --------------------------------------------------------------------------------------
+
+
+def shadow_on(world: World, record: Record, told: list[dict[str, Any]]) -> Shadow:
+    trace = replace(world.trace, **events_of(NONE, NONE), end=NEVER)
+    shadow = Shadow(replay_of(world, "equal-share", trace), record.write)
+    lines = record.lines()
+    if next(lines, None) is None:
+        record.write(
+            {
+                "nodes": trace.nodes,
+                "start": trace.start,
+                "units_per_node": trace.units_per_node,
+            }
+        )
+    shadow.again(lines)
+    shadow.tell = told.append
+    return shadow
+
+
+WORLD = make_world(3)
+EVERY_NODE = set(range(len(WORLD.trace.nodes)))
+START = WORLD.trace.start
+
+
+def same_as_offline(
+    shadow: Shadow, outcome: Outcome, record: Record, folder: Path
+) -> bool:
+    trace = record.trace(shadow.replay.trace.end)
+    offline = replay_of(WORLD, "equal-share", trace).run()
+    live = replace(outcome, trace=trace)
+    return bytes_of(folder / "live", live) == bytes_of(folder / "offline", offline)
+
+
+def test_a_watch_that_ends_with_its_last_decision_counts_it(tmp_path: Path) -> None:
+    with recorded(tmp_path) as record:
+        shadow = shadow_on(WORLD, record, told := [])
+        shadow.hear(START + 5, EVERY_NODE)
+        outcome = shadow.stop(START + 5)
+        assert told[-1]["decided"]
+        assert shadow.replay.trace.end == START + 6
+        assert same_as_offline(shadow, outcome, record, tmp_path)
+
+
+def test_after_a_restart_nothing_is_heard_of_before_what_was_told(
+    tmp_path: Path,
+) -> None:
+    told: list[dict[str, Any]] = []
+    with recorded(tmp_path) as record:
+        shadow = shadow_on(WORLD, record, told)
+        shadow.hear(START + 5, EVERY_NODE)
+        while not told[-1]["ended"]:  # a job has finished: nobody was heard since
+            shadow.passed(shadow.due())
+        finish = told[-1]["time_ns"]
+    with recorded(tmp_path) as record:
+        shadow = shadow_on(WORLD, record, [])
+        assert shadow.status()["hold"] == told[-1]["hold"]
+        shadow.hear(finish - 5, set())  # late: it was not there when it was decided
+        outcome = shadow.stop(finish + 10)
+        assert (shadow.late, shadow.heard_at) == (1, finish + 1)
+        assert same_as_offline(shadow, outcome, record, tmp_path)
+
+
+def test_a_torn_last_line_is_dropped_and_two_watchers_are_refused(
+    tmp_path: Path,
+) -> None:
+    with recorded(tmp_path) as record:
+        record.write([1, [], [0]])
+        with pytest.raises(InputError, match="another watcher"):
+            Record(tmp_path)
+    with record.path.open("ab") as file:
+        file.write(b"[2, [0]")
+    with recorded(tmp_path) as record:
+        assert list(record.lines()) == [[1, [], [0]]]
+        record.write([3])
+        assert list(record.lines()) == [[1, [], [0]], [3]]
