@@ -45,12 +45,19 @@ def write_frame(
     suffix = Path(output).suffix.lower()
     with drafted(output) as draft:
         if suffix == ".csv":
-            frame.to_csv(draft, index=False, lineterminator="\n")
+            inert = frame.apply(lambda column: column.map(_inert))
+            inert.to_csv(draft, index=False, lineterminator="\n")
         elif suffix == ".parquet":
             write_parquet(frame, draft)
         else:
             text = markdown if suffix == ".md" else as_json(document)
             draft.write_text(text + "\n", encoding="utf-8")
+
+
+def _inert(cell: Any) -> Any:
+    """Return a cell that no spreadsheet takes for a formula."""
+    formula = isinstance(cell, str) and cell.startswith(("=", "+", "@", "\t", "\r"))
+    return f"'{cell}" if formula else cell
 
 
 def as_json(document: dict[str, Any]) -> str:
