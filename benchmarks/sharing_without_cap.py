@@ -117,7 +117,8 @@ def main() -> None:
             f"repeat={given.repeat}",
             "--option",
             "scale-arrivals=1e-12",
-            "--align-jobs",
+            "--option",
+            "align-jobs=yes",
         ]
         common = [
             "-ndmap",

@@ -188,7 +188,7 @@ class Replay:
             )
         if rules.takes_free_first and outlook is not None and self._call.traits.expects:
             raise self._call.refusal(
-                "it expects nodes of the log to stay idle; free nodes first exchanges them: --option free-first=no"
+                "it expects nodes of the log to stay idle; free nodes first exchanges them: --no-free-first"
             )
 
     @property

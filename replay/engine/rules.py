@@ -239,13 +239,12 @@ class Rules:
         metavar="NODES",
     )
     free_first: bool = option(
-        "--free-first",
+        "--no-free-first",
         FLAG,
         default=True,
-        help="Whether the machine's own jobs take free nodes before those of training; no: those that the log names.",
+        help="The machine's own jobs take the nodes that the log names, not free ones before those of training.",
         section=COSTS,
         conditions=(_HOST_JOBS_COUNT,),
-        rare=True,
     )
     policy_time_limit_s: float | None = option(
         "--policy-time-limit",

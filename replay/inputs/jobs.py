@@ -115,7 +115,7 @@ def job_notes(options: Options, jobs: JobTable) -> Iterator[str]:
 def fitted(
     trace: NodeTrace, jobs: JobTable, notes: Watcher, options: Options
 ) -> JobTable:
-    """Return the jobs, shifted if `--align-jobs` asks for it; refuse a table of which no job can run in this trace.
+    """Return the jobs, shifted if `align_jobs` asks for it; refuse a table of which no job can run in this trace.
 
     With `--oversized wait`, as in a watch, jobs wait for whatever comes, and however long they have waited before.
     """
@@ -130,7 +130,7 @@ def fitted(
         jobs = jobs.at(job.tsub_ns + start - first for job in jobs)
         direction = "later" if start >= first else "earlier"
         notes.note(
-            f"--align-jobs: all jobs are submitted {apart(abs(start - first))} {direction}"
+            f"--option align-jobs=yes: all jobs are submitted {apart(abs(start - first))} {direction}"
         )
         first = start
     late = sum(job.tsub_ns >= end for job in jobs)
@@ -157,7 +157,7 @@ def fitted(
     if early:
         notes.note(
             f"{len(early)} of {len(jobs)} jobs are submitted before the trace begins, by up to {apart(max(early))}: "
-            "they wait for it, which counts as queueing; --align-jobs shifts all jobs"
+            "they wait for it, which counts as queueing; --option align-jobs=yes shifts all jobs"
         )
     beyond = [job for job in jobs if job.jmax > job.scalability.last]
     if beyond:

@@ -29,7 +29,7 @@ def label_of(varied: Mapping[str, Any]) -> str:
     >>> label_of({"policy": "pollux", "tfwd_s": 60.0})
     'pollux, -Tfwd 60'
     >>> label_of({"preset": None, "free_first": False})
-    'no --preset, free-first=no'
+    'no --preset, --no-free-first'
     """
     return ", ".join(_part(*each) for each in varied.items()) or "as given"
 

@@ -221,6 +221,7 @@ class OptionTable:
         section=JOBS,
         conditions=(_TRACE_OF_NODES,),
         published=True,
+        rare=True,
     )
     repeat: int = option(
         "--repeat",

@@ -90,7 +90,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         str(folder / "trace.parquet"),
         "--jobs",
         str(folder / "jobs.jsonl"),
-        "--align-jobs",
+        "--option",
+        "align-jobs=yes",
     ]
     assert run(["sweep", *trace, *axes, "--out", str(folder / "swept")]) == 0
     assert (

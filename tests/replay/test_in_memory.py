@@ -186,7 +186,7 @@ def test_jobs_that_all_lie_further_back_than_the_trace_is_long_are_refused(
         "all jobs are submitted 1,054 days or more before the trace begins" in said.err
     )
     assert "24 h long" in said.err
-    assert "--align-jobs" in said.err
+    assert "--option align-jobs=yes" in said.err
 
 
 def test_align_jobs_shifts_the_first_submit_to_the_first_instant(
@@ -198,8 +198,10 @@ def test_align_jobs_shifts_the_first_submit_to_the_first_instant(
             elastic("a", at=-86_400 * 30, deadline_ns=START_NS - 29 * DAY_NS),
         ]
     )
-    said = Said([*INPUT, "--align-jobs"], capsys)
-    assert said.everywhere("--align-jobs: all jobs are submitted 30 days later")
+    said = Said([*INPUT, "--option", "align-jobs=yes"], capsys)
+    assert said.everywhere(
+        "--option align-jobs=yes: all jobs are submitted 30 days later"
+    )
     assert said.summary["options"]["align_jobs"] is True
     jobs = pd.read_parquet("debug-itrOut/jobs.parquet").set_index("name")
     assert list(jobs.loc[["a", "b"], "submit"].astype("int64") - START_NS) == [
@@ -210,7 +212,9 @@ def test_align_jobs_shifts_the_first_submit_to_the_first_instant(
     # From the other side too.
     give([elastic("a", at=86_400 * 30)])
     assert Said(INPUT, capsys).code == 2
-    assert Said([*INPUT, "--align-jobs"], capsys).everywhere("30 days earlier")
+    assert Said([*INPUT, "--option", "align-jobs=yes"], capsys).everywhere(
+        "30 days earlier"
+    )
 
 
 def test_deadlines_shift_with_their_jobs() -> None:
@@ -705,8 +709,8 @@ def test_options_of_a_trace_have_no_effect_on_a_cluster(
         "2",
         "--sort",
     ]
-    said = Said([*args, "--align-jobs"], capsys)
-    for flag in ("-nN", "-nis", "--skip-rows", "--sort", "--align-jobs"):
+    said = Said([*args, "--option", "align-jobs=yes"], capsys)
+    for flag in ("-nN", "-nis", "--skip-rows", "--sort", "align-jobs=yes"):
         assert said.everywhere(f"{flag} has no effect with --cluster")
 
 

@@ -59,7 +59,7 @@ CASES: dict[str, Case] = {
     "job_curves": ([*TRACE, *EXACT], PAIR, ["-bdfn", "bounds.parquet", "-scfn", "faster.parquet"], "faster.parquet"),
     "jobs_format": (["--cluster", "2x4", *FIFO], JOBS, CLUSTER[2:6], "tiresias"),
     "applications": (POLLUX, [], ["--option", "applications=noisy", "--policy", "pollux"], "noisy"),
-    "align_jobs": ([*TRACE, "--jobs", "early.csv", *EXACT], [], ["--align-jobs"], True),
+    "align_jobs": ([*TRACE, "--jobs", "early.csv", *EXACT], [], ["--option", "align-jobs=yes"], True),
     "repeat": ([*USUAL, *EXACT], [], ["--option", "repeat=2"], 2),
     "cap_units": ([*USUAL, *EXACT], [], ["--cap-units", "3"], 3),
     "shuffle_submits": ([*USUAL, *EXACT], [], ["--option", "shuffle-submits=yes"], True),
@@ -117,7 +117,7 @@ CASES: dict[str, Case] = {
     "admission_units": ([*USUAL, *FIFO, "--option", "admission=deadline"], [], ["--option", "admission-units=1"], 1),
     "return_time_s": ([*USUAL, *EXACT], [], ["--return-time", "90"], 90.0),
     "reserve": ([*USUAL, *EXACT], [], ["--reserve", "2"], 2),
-    "free_first": ([*USUAL, *EXACT, "--return-time", "90"], [], ["--option", "free-first=no"], False),
+    "free_first": ([*USUAL, *EXACT, "--return-time", "90"], [], ["--no-free-first"], False),
     "host_price": ([*USUAL, *EXACT, "--return-time", "90"], [], ["--host-price", "2"], 2.0),
     "ties": ([*USUAL, "--backend", "cbc"], [], ["--option", "ties=solver"], "solver"),  # then nobody verifies
     "verify": ([*USUAL, "--option", "ties=solver"], [], ["--option", "verify=yes"], True),

@@ -139,7 +139,7 @@ def test_the_preset_best_on_the_real_log_is_replayed_alike_by_cbc(
             "-scfn",
             str(log / "ImageNet-imgps-JNPs-1001J.pkl"),
         ),
-        *("--no-u", "--align-jobs"),
+        *("--no-u", "--option", "align-jobs=yes"),
     )
     ours, theirs = replayed(runs, "exact", *options), replayed(runs, "cbc", *options)
     assert_alike_but_for_the_backend(ours, theirs)
@@ -170,7 +170,7 @@ def test_the_real_log_is_replayed_alike_by_all_backends(
             "-scfn",
             str(log / "ImageNet-imgps-JNPs-1001J.pkl"),
         ),
-        *("-Tfwd", "120", "--no-u", "--align-jobs"),
+        *("-Tfwd", "120", "--no-u", "--option", "align-jobs=yes"),
     )
     ours, theirs = replayed(runs, "exact", *options), replayed(runs, backend, *options)
     assert_alike_but_for_the_backend(ours, theirs)

@@ -241,7 +241,7 @@ def test_a_free_node_goes_first_unless_that_is_switched_off() -> None:
     exchanged = metrics_of(*ASKED)["metrics"]["host"]
     returns = pd.read_parquet("r/returns.parquet")
     assert returns["node"].tolist()[:2] == ["c", "b"]  # of places a and b, at 300 s
-    named = metrics_of(*ASKED, "--option", "free-first=no")["metrics"]["host"]
+    named = metrics_of(*ASKED, "--no-free-first")["metrics"]["host"]
     returns = pd.read_parquet("r/returns.parquet")
     assert (returns["place"].astype(str) == returns["node"].astype(str)).all()
     assert exchanged["delayed"] < named["delayed"]
@@ -299,10 +299,10 @@ def test_fixed_clusters_and_expectations_are_refused_by_name(
     ]
     assert run(once([*expects, *ASKED])) == 2
     assert (
-        "--option free-first=no lets host jobs take the nodes that the log names"
+        "--no-free-first lets host jobs take the nodes that the log names"
         in capsys.readouterr().err
     )
-    assert run(once([*expects, *ASKED, "--option", "free-first=no"])) == 0
+    assert run(once([*expects, *ASKED, "--no-free-first"])) == 0
 
 
 def test_traces_of_units_are_refused_by_name(
@@ -316,11 +316,9 @@ def test_traces_of_units_are_refused_by_name(
 
 
 def test_options_without_effect_are_said(capsys: pytest.CaptureFixture[str]) -> None:
-    metrics_of("--option", "free-first=no", "--host-price", "2")
+    metrics_of("--no-free-first", "--host-price", "2")
     err = capsys.readouterr().err
-    assert (
-        "--option free-first=no has no effect without --return-time or --reserve" in err
-    )
+    assert "--no-free-first has no effect without --return-time or --reserve" in err
     assert "--host-price has no effect without --return-time" in err
     published = [
         "-ndmap",
