@@ -20,6 +20,7 @@ from bft.replay.cli.parameters import (
     TableCommand,
     json_option,
     option,
+    rare_option,
     stated_options,
     together,
     use_config,
@@ -99,7 +100,7 @@ USUAL_PERIOD_S = 10.0
     help="Folder of the record and the run.",
 )
 @json_option("Tell each decision as a JSON line (docs/shadow.md).")
-@together(*map(option, _fields.values()))
+@together(*map(option, _fields.values()), rare_option)
 @click.option(
     "--config",
     metavar="FILE",
@@ -131,13 +132,13 @@ def watch(**given: Any) -> int:
         "--cluster is a machine that is always idle: there is nothing to watch": (
             given["cluster"] is not None
         ),
-        "--compat reference replays a file as published; it has no live side": (
+        "--option compat=reference replays a file as published; it has no live side": (
             given["compat"] == "reference"
         ),
         "--policy schedule carries out decisions that were made before; there are none yet": (
             given["policy"] == "schedule"
         ),
-        f"--oversized {oversized} looks at the most units ever idle, which nobody knows yet; watch lets jobs wait": (
+        f"--option oversized={oversized} looks at the most units ever idle; nobody knows them yet, and jobs wait": (
             oversized not in (None, "wait")
         ),
         "--own names jobs that --holders COMMAND lists, beside --command": (

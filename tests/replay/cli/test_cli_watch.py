@@ -280,12 +280,15 @@ def test_a_record_of_other_options_or_inputs_is_refused(jobs: Path) -> None:
     ("more", "message"),
     [
         (("--cluster", "2x2"), "--cluster is a machine that is always idle"),
-        (("--compat", "reference"), "--compat reference replays a file as published"),
+        (
+            ("--option", "compat=reference"),
+            "compat=reference replays a file as published",
+        ),
         (
             ("--policy", "schedule"),
             "--policy schedule carries out decisions that were made before",
         ),
-        (("--oversized", "skip"), "watch lets jobs wait"),
+        (("--option", "oversized=skip"), "and jobs wait"),
         (("--policy", "milp", "--set", "window=expected"), "needs a log of host jobs"),
         (("--own", "pilot"), "--holders COMMAND"),
         (("--for", "3x"), "--for"),
