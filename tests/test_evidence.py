@@ -299,7 +299,7 @@ def test_each_source_names_a_whole_commit_and_files_of_the_list(
 
 def test_four_fifths_of_the_comparisons_run_with_what_is_fetched() -> None:
     """And the page says how many."""
-    page = (ROOT / "docs" / "fidelity.md").read_text("utf-8")
+    page = (ROOT / "docs" / "evidence.md").read_text("utf-8")
     table = page[page.index("| policy | source |") :].split("\n\n")[0].splitlines()
     said = [row.rsplit("|", 2)[1].split()[0].rstrip(":,") for row in table[2:]]
     assert set(said) == {"yes", "no"}

@@ -67,10 +67,10 @@ def check_policy(
 ) -> None:
     """Check the properties that every policy must have, in small random worlds.
 
-    - It has a `name`, `decide(state)` and, where it states one, a valid `kind`.
+    - It has a `name`, `decide(state)` and, where it states any, valid `traits`.
     - It returns a decision wherever jobs are in play and units are idle, also with more jobs than units.
-    - The engine can carry out its decisions: they respect bounds of jobs, idle units, and its kind (a rigid job runs
-      with the units it got; nothing moves or shares units unless the kind allows it).
+    - The engine can carry out its decisions: they respect bounds of jobs, idle units, and its traits (a rigid job runs
+      with the units it got; nothing moves or shares units unless they allow it).
     - It is deterministic: two fresh instances that see the same states make the same decisions.
     - After an interruption, resumed from `state()` (through JSON), it decides as without the interruption.
 

@@ -585,7 +585,7 @@ def test_rows_that_a_reader_leaves_out_are_reported_and_recorded(
                 "--skip-rows",
                 "0",
             ],
-            "--option oversized has no effect with --comp",
+            "--option oversized has no effect with --option compat=ref",
         ),
         (["-nN", "9"], "-nN 9 reaches beyond the trace's 4 nodes"),
     ],

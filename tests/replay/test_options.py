@@ -182,7 +182,7 @@ WRONG: list[tuple[str, Any, list[str], list[str]]] = [
         "arrival",
         "poison:9",
         ["--option", "arrival=poison:9"],
-        ["--option arrival: expected poisson:RATE", "did you mean 'poisson'"],
+        ["--option arrival", "expected poisson:RATE", "did you mean 'poisson'"],
     ),
     (
         "arrival",

@@ -16,6 +16,7 @@ from strategies import sizes
 from bft.models import Curve, Job, JobTable
 from bft.models.job_tables import write_jobs
 from bft.replay import Rules, write_trace
+from bft.replay.options.options import FIELDS
 from bft.replay.trace.node_trace import NodeTrace, from_changes
 
 START = 1_613_000_040 * SECOND  # a whole minute
@@ -110,6 +111,7 @@ any_rules = st.builds(
 # --- a whole replay, all options drawn together -----------------------------------------------------------------------
 
 Options = dict[str, Any]
+RARE = {field.key for field in FIELDS.values() if field.rare}
 KINDS = ("fast", "slow")
 
 
@@ -168,20 +170,27 @@ def words(options: Options) -> Iterator[str]:
         if name == "policy_options":
             for constant, text in value.items():
                 yield from ("--set", f"{constant}={text}")
+        elif flag[2:] in RARE:
+            for text in texts(name, value):
+                yield from ("--option", f"{flag[2:]}={text}")
         elif value is False:
             yield {"dedicated": "--no-u"}.get(name, f"--no-{flag[2:]}")
         elif value is True:
             yield flag
-        elif name == "forbid":
-            for pair in value:
-                yield from (flag, ",".join(pair))
-        elif isinstance(value, tuple):
-            yield from (
-                flag,
-                ",".join(f"{units}:{seconds}" for units, seconds in value),
-            )
         else:
-            yield from (flag, str(value))
+            for text in texts(name, value):
+                yield from (flag, text)
+
+
+def texts(name: str, value: Any) -> list[str]:
+    """The value of an option as the command line has it, or several."""
+    if name == "forbid":
+        return [",".join(pair) for pair in value]
+    if isinstance(value, tuple):
+        return [",".join(f"{units}:{seconds}" for units, seconds in value)]
+    return [
+        {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
+    ]
 
 
 def some(**drawn: st.SearchStrategy[Any]) -> st.SearchStrategy[Options]:

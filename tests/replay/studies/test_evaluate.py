@@ -116,7 +116,7 @@ SAID = (
     "If a node takes 120 s to come back, 960 of 1,200 starts of your own jobs wait (80%): 96 s on average over all, "
     "120 s at most. Together they wait 32 node-hours, 2.00% of their own node-hours, 1,168 in a year.",
     "28,032 node-hours in a year, where a node-hour that your own jobs wait counts as 1 of training; 11,096 in money, "
-    "less the energy. Training pays as long as such a node-hour counts as less than 20.",
+    "less the energy. Training pays as long as such a node-hour counts as less than 20, the energy paid.",
     "14.6 MWh in a year more than if these nodes had stayed idle, which cost 2,920; 5.8 t of CO2.",
     "Keep no node free for your own jobs (--preset best --reserve 0): of 0, 1, 4 and 16 that leaves most. With 4 nodes "
     "free 0% of the starts wait instead of 80%, which costs 40.0% of the training.",
@@ -148,6 +148,16 @@ def test_the_page_says_them_without_scripts(world: Path) -> None:
     text = "".join(page.words)
     for sentence in SAID:
         assert sentence in text
+
+
+def test_training_that_costs_more_than_it_yields_is_not_advised(world: Path) -> None:
+    found = figures(world / "jobs-evaluation")
+    for row in found["table"]:
+        row |= {"net_value_a_year": -1.0, "break_even_price": -7.09}
+    said = dict(sentences(found))
+    assert said["Net"].endswith("does not pay its energy, whatever such a node-hour counts.")  # fmt: skip
+    assert said["What to set"].startswith("Do not train: where a node takes 120 s")
+    assert "with no node kept free" in said["What to set"]
     assert "Queues are not fed back" in text
     assert "2.7 and 6 times" not in text  # of another machine's queue
     for doubt in ("no --events and no --reservations", "uncertain: 20.0%"):
