@@ -20,6 +20,7 @@ from bft.replay.cli.parameters import (
     TableCommand,
     json_option,
     option,
+    rare_option,
     stated_options,
     together,
     use_config,
@@ -108,6 +109,7 @@ USUAL_PERIOD_S = 10.0
     callback=use_config,
     help="TOML file with options by their long names; flags win.",
 )
+@rare_option
 def watch(**given: Any) -> int:
     """Decide beside a real scheduler, as time passes, which job would get which idle node; nothing is touched.
 
@@ -131,13 +133,13 @@ def watch(**given: Any) -> int:
         "--cluster is a machine that is always idle: there is nothing to watch": (
             given["cluster"] is not None
         ),
-        "--compat reference replays a file as published; it has no live side": (
+        "--option compat=reference replays a file as published; it has no live side": (
             given["compat"] == "reference"
         ),
         "--policy schedule carries out decisions that were made before; there are none yet": (
             given["policy"] == "schedule"
         ),
-        f"--oversized {oversized} looks at the most units ever idle, which nobody knows yet; watch lets jobs wait": (
+        f"--option oversized={oversized} looks at the most units ever idle, not yet known; watch lets jobs wait": (
             oversized not in (None, "wait")
         ),
         "--own names jobs that --holders COMMAND lists, beside --command": (

@@ -246,6 +246,35 @@ def test_after_a_restart_nothing_is_heard_of_before_what_was_told(
         assert same_as_offline(shadow, outcome, record, tmp_path)
 
 
+class Silence:
+    """Looks of which none comes, and the clock."""
+
+    now = START + 1
+
+    def over(self) -> bool:
+        return False
+
+    def newest(self, within_s: float) -> tuple[int, dict[str, bool]]:
+        self.now += max(1, round(within_s * SECOND_NS))
+        return 0, {}
+
+
+@pytest.mark.parametrize(("seconds", "left"), [(24, EVERY_NODE), (26, set())])
+def test_after_two_and_a_half_periods_without_a_look_all_nodes_are_taken(
+    seconds: int, left: set[int], tmp_path: Path
+) -> None:
+    looks = Silence()
+    with recorded(tmp_path) as record:
+        shadow = shadow_on(WORLD, record, [])
+        until = START + seconds * SECOND_NS
+        loop = Watch(shadow, looks, 0.0, 10.0, until, lambda: looks.now)  # type: ignore[arg-type]
+        loop.see((START, dict.fromkeys(WORLD.trace.nodes, True)))
+        outcome = loop.run(lambda: False)
+        assert shadow.idle == left
+        assert left or shadow.heard_at == START + 25 * SECOND_NS
+        assert same_as_offline(shadow, outcome, record, tmp_path)
+
+
 def test_a_torn_last_line_is_dropped_and_two_watchers_are_refused(
     tmp_path: Path,
 ) -> None:
