@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -203,7 +204,7 @@ def finish(
     run = folder / RUN
     summary = execute(options, run, watcher=watcher)
     with TemporaryDirectory(dir=folder, prefix=".live-") as name:
-        live = folder / name
+        live = Path(name)
         write_outcome(live, replace(outcome, trace=trace))
         if options.rules.return_time_s is not None:
             write_returns(live, outcome)

@@ -150,15 +150,14 @@ def test_a_command_is_watched_and_the_run_of_its_record_is_equal(jobs: Path) -> 
 
 def test_without_json_the_first_line_says_that_nothing_is_touched(jobs: Path) -> None:
     command = report(jobs, dict.fromkeys(NODES, "idle"))
-    told = [
-        word
-        for word in arguments(jobs, "--command", command, "--for", "1s")
-        if word != "--json"
-    ]
-    done = result_of(told)
+    told = arguments(jobs, "--command", command, "--for", "1s")
+    told.remove("--json")
+    told[told.index("--out") + 1] = "shadow"  # as without it
+    done = result_of(told, cwd=jobs.parent)
     assert done.returncode == 0, done.stderr
     assert "nothing on this machine is touched" in done.stdout.splitlines()[0]
     assert "jobs finished" in done.stdout
+    assert shadow_of(jobs)["equal"]
 
 
 def test_looks_that_know_no_node_are_missed_and_then_all_nodes_are_taken(
