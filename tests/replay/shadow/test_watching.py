@@ -21,8 +21,7 @@ from bft.replay.policies.checking import World, make_world
 from bft.replay.policies.pollux import Pollux
 from bft.replay.policies.registry import BUILT_IN, policy_type
 from bft.replay.results.outcome_tables import write_outcome
-from bft.replay.shadow.online import Record, Shadow
-from bft.replay.shadow.watching import Watch
+from bft.replay.shadow.watching import Record, Shadow, Watch
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, events_of
 
 QUICK = {"pollux": partial(Pollux, interval_s=300.0, population=10, generations=5)}
