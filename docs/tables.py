@@ -102,7 +102,7 @@ def log_formats() -> Iterator[str]:
 
 def job_formats() -> Iterator[str]:
     """Yield what the readers of other simulators' job tables explain."""
-    for name in ("jobs_pollux", "cluster_jobs", "jobs_swf", "jobs_philly"):
+    for name in ("jobs_pollux", "rigid_jobs"):
         module = import_module(f"bft.models.workloads.{name}")
         title = (module.__doc__ or "").partition(" (docs")[0]
         yield f"**{title}.** {explained(module)}"

@@ -15,12 +15,12 @@ from refusals import refused
 
 from bft.models import Curve
 from bft.models.curves import OnlineCurve
-from bft.models.learned.saved_models import KINDS
 from bft.models.speed.goodput import (
     BatchLimits,
     Goodput,
     Observations,
     ThroughputParameters,
+    _Objective,
     adascale_gain,
     fit_throughput,
     goodput_table,
@@ -29,12 +29,12 @@ from bft.models.speed.goodput import (
     speedup_table,
 )
 from bft.models.speed.scalability import (
+    SIZES_NEEDED,
     Kind,
     Throughputs,
     fit_scalability,
     read_throughputs,
 )
-from bft.models.speed.throughput import objective
 
 TRUTH = ThroughputParameters(0.05, 0.002, 0.08, 0.003, 0.02, 0.001, 1.5)
 LIMITS = BatchLimits(initial=64, most=4096, atomic_min=16, atomic_max=256)
@@ -46,6 +46,10 @@ def grid(nodes: list[int], per_node: list[int], atomic: list[int]) -> Observatio
         *[(n, n * k, m) for n in nodes for k in per_node for m in atomic], strict=True
     ))  # fmt: skip
     return Observations(n, r, m, TRUTH.step_time(n, r, m), TRUTH.gradient_time(m))
+
+
+def objective(parameters: ThroughputParameters, observed: Observations) -> float:
+    return _Objective(observed)(np.array(astuple(parameters)))[0]
 
 
 # --- step times -------------------------------------------------------------------------------------------------------
@@ -109,8 +113,6 @@ def test_impossible_parameters_are_refused(change: dict[str, float]) -> None:
 @examples(30)
 @given(st.integers(0, 2**32 - 1))
 def test_the_gradient_is_that_of_the_objective(seed: int) -> None:
-    from bft.models.speed.goodput import _Objective
-
     rng = np.random.default_rng(seed)
     observed = grid([1, 2, 3], [1, 2, 4], [16, 64])
     at = np.r_[rng.uniform(0.01, 1, 6), rng.uniform(1.1, 9)]
@@ -128,8 +130,7 @@ def test_the_objective_is_the_published_one() -> None:
     predicted = p.step_time(observed.nodes, observed.replicas, observed.atomic)
     gradient = p.gradient_time(observed.atomic)
 
-    def rmse(a: np.ndarray, b: np.ndarray | None) -> float:
-        assert b is not None
+    def rmse(a: np.ndarray, b: np.ndarray) -> float:
         return float(np.sqrt(np.mean((np.log(a) - np.log(b)) ** 2)))
 
     expected = rmse(gradient, observed.gradient_s) + rmse(predicted, observed.step_s)
@@ -190,19 +191,12 @@ def test_what_was_not_observed_is_hoped_for() -> None:
     assert (across.alpha_r, across.beta_r, across.beta_n) == (1e-8, 1e-8, 1e-8)
 
 
-def test_whole_steps_alone_suffice() -> None:
-    full = grid([1, 2, 4], [1, 2, 4], [16, 64, 256])
-    fitted = fit_throughput(replace(full, gradient_s=None))
-    predicted = fitted.step_time(full.nodes, full.replicas, full.atomic)
-    np.testing.assert_allclose(predicted, full.step_s, rtol=0.05)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [
         ({"step_s": [1.0, -1.0]}, "step_s: expected numbers > 0, but entry 2 is -1.0"),
         ({"nodes": [1.0, 3.0]}, "but entry 2 has 2 replicas on 3 nodes"),
-        ({"atomic": [1.0]}, "atomic: expected as many values as nodes"),
+        ({"atomic": [1.0]}, "atomic: expected 2 values"),
         (
             {"gradient_s": [math.nan, 1]},
             "gradient_s: expected numbers > 0, but entry 1 is nan",
@@ -217,6 +211,7 @@ def test_bad_observations_are_reported(
         "replicas": [1.0, 2.0],
         "atomic": [8.0, 8.0],
         "step_s": [1.0, 1.0],
+        "gradient_s": [1.0, 0.5],
     }
     refused(
         message,
@@ -412,16 +407,8 @@ def test_placements_not_seen_are_predicted_within_ten_percent(
 SIZES = np.array([1.0, 2, 4, 8, 16])
 
 
-def measured(
-    units: list[float], throughput: list[float], batch: float | None = None
-) -> Throughputs:
-    n = np.array(units, dtype=np.float64)
-    return Throughputs(
-        "m",
-        n,
-        np.array(throughput, dtype=np.float64),
-        None if batch is None else batch * n,
-    )
+def measured(units: list[float], throughput: list[float]) -> Throughputs:
+    return Throughputs("m", np.array(units), np.array(throughput))
 
 
 # --- fits -------------------------------------------------------------------------------------------------------------
@@ -471,10 +458,10 @@ def test_the_piecewise_curve_goes_through_the_medians() -> None:
     np.testing.assert_allclose(fit.efficiency(), [1, 19 / 22, 30 / 44])
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SIZES_NEEDED)
 def test_points_outside_the_measured_range_are_marked(kind: Kind) -> None:
     fit = fit_scalability(
-        measured([2, 4, 8], [20, 35, 60], batch=32), kind, sizes=[1, 2, 4, 8, 9, 64]
+        measured([2, 4, 8], [20, 35, 60]), kind, sizes=[1, 2, 4, 8, 9, 64]
     )
     assert fit.kind == kind
     assert fit.extrapolated.tolist() == [False, True, False, False, False, True, True]
@@ -487,57 +474,15 @@ def test_beyond_its_last_size_a_piecewise_curve_does_not_grow() -> None:
     assert fit.curve.ps.tolist() == [0, 10, 60, 60]
 
 
-def test_the_throughput_model_predicts_sizes_it_has_not_seen() -> None:
-    truth = ThroughputParameters(0.05, 0.002, 0.08, 0.003, 0.02, 0.001, 1.5)
-    n, m = np.repeat([1.0, 2, 4, 8, 16], 3), np.tile([32.0, 64, 128], 5)
-    nodes = np.ceil(n / 4)
-    step_s = truth.step_time(nodes, n, m)
-    sync_s = step_s - truth.gradient_time(m)
-    runs = Throughputs("m", n, n * m / step_s, n * m, None, sync_s)
-    fit = fit_scalability(
-        runs, "throughput", sizes=[3, 32], units_per_node=4, batch=1024
-    )
-    expected = truth.throughput([1, 8], [3, 32], [1024 / 3, 32])
-    np.testing.assert_allclose(fit.curve.ps[1:], expected, rtol=0.03)
-    assert np.median(fit.errors) < 0.01
-
-
-def test_a_batch_size_that_never_changed_is_kept() -> None:
-    n = np.array([1.0, 2, 4])
-    runs = Throughputs("m", n, np.array([10.0, 18, 30]), np.full(3, 64.0))
-    kept = fit_scalability(runs, "throughput", sizes=[8])
-    assert (
-        kept.curve.ps[1]
-        == fit_scalability(runs, "throughput", sizes=[8], batch=64).curve.ps[1]
-    )
-    assert (
-        kept.curve.ps[1]
-        != fit_scalability(runs, "throughput", sizes=[8], batch=128).curve.ps[1]
-    )
-
-
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", SIZES_NEEDED)
 def test_order_and_scale_of_measurements_do_not_matter(kind: Kind) -> None:
     units, rates = [1.0, 2, 2, 4, 8], [10.0, 19, 21, 36, 60]
-    fit = fit_scalability(measured(units, rates, batch=64), kind, sizes=[1, 6, 16])
-    back = fit_scalability(
-        measured(units[::-1], rates[::-1], batch=64), kind, sizes=[1, 6, 16]
-    )
+    fit = fit_scalability(measured(units, rates), kind, sizes=[1, 6, 16])
+    back = fit_scalability(measured(units[::-1], rates[::-1]), kind, sizes=[1, 6, 16])
     np.testing.assert_allclose(fit.curve.ps, back.curve.ps, rtol=2e-3)
-    if kind != "throughput":
-        tiny = fit_scalability(
-            measured(units, [r * 1e-9 for r in rates], batch=64), kind, sizes=[1, 6, 16]
-        )
-        np.testing.assert_allclose(tiny.curve.ps * 1e9, fit.curve.ps, rtol=1e-9)
-
-
-def test_a_model_that_needs_batch_sizes_says_so() -> None:
-    refused(
-        "column batch_size: m: the throughput model needs samples a step",
-        fit_scalability,
-        measured([1, 2], [1, 2]),
-        "throughput",
-    )
+    tiny = measured(units, [r * 1e-9 for r in rates])
+    small = fit_scalability(tiny, kind, sizes=[1, 6, 16])
+    np.testing.assert_allclose(small.curve.ps * 1e9, fit.curve.ps, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -584,15 +529,6 @@ def test_fits_with_fewer_sizes_than_parameters_fall_back_to_piecewise(
     assert f"{kind} goes through any {needed} sizes" in just.warnings[0]
 
 
-def test_unmeasured_placements_of_the_throughput_model_are_reported() -> None:
-    assert (
-        "synchronisation was seen at 2 units only"
-        in fit_scalability(
-            measured([2, 2], [20, 21], batch=32), "throughput", sizes=[2, 64]
-        ).warnings[0]
-    )
-
-
 def test_the_peak_is_the_largest_of_the_best_sizes() -> None:
     assert fit_scalability(measured([1, 2, 4], [10, 19, 15])).peak == 2
     assert fit_scalability(measured([1, 2, 4], [10, 19, 19])).peak == 4
@@ -604,24 +540,11 @@ def test_the_peak_is_the_largest_of_the_best_sizes() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            {"units": [1.0, 1.5]},
-            "row 2, column units: m: expected whole numbers >= 1, not 1.5",
-        ),
-        (
-            {"throughput": [0.0, 1.0]},
-            "row 1, column throughput: m: expected numbers > 0, not 0.0",
-        ),
-        (
-            {"throughput": [1.0, np.nan]},
-            "row 2, column throughput: m: expected numbers > 0, not nan",
-        ),
-        (
-            {"throughput": [1.0]},
-            r"column throughput: m: expected as many values as units \(2\)",
-        ),
-        ({"batch": [-1.0, 1.0]}, "column batch: m: expected numbers > 0, not -1.0"),
-        ({"sync_s": [-1.0, 1.0]}, "column sync_s: m: expected numbers >= 0, not -1.0"),
+        ({"units": [1.0, 1.5]}, "units: expected whole numbers"),
+        ({"units": [1.0, -1.0]}, "units: expected numbers > 0, but entry 2 is -1.0"),
+        ({"throughput": [0.0, 1.0]}, "throughput: expected numbers > 0, but entry 1"),
+        ({"throughput": [1.0, np.nan]}, "expected numbers > 0, but entry 2 is nan"),
+        ({"throughput": [1.0]}, "throughput: expected 2 values"),
     ],
 )
 def test_measurements_check_themselves(
@@ -633,6 +556,7 @@ def test_measurements_check_themselves(
         Throughputs,
         "m",
         **{name: np.array(values) for name, values in given.items()},
+        error=ValueError,
     )
 
 
@@ -647,12 +571,12 @@ def write(folder: Path, text: str) -> Path:
 
 def test_tables_in_several_forms(tmp_path: Path) -> None:
     a, b = read_throughputs(
-        write(tmp_path, "model,units,throughput,nodes\nb,1,10,1\na,4,30,2\nb,2,20,2\n")
+        write(tmp_path, "model,units,throughput\nb,1,10\na,4,30\nb,2,20\n")
     )
     assert (a.model, a.units.tolist(), a.throughput.tolist()) == ("b", [1, 2], [10, 20])
-    assert b.nodes.tolist() == [2]
+    assert (b.model, b.units.tolist()) == ("a", [4])
     (timed,) = read_throughputs(
-        write(tmp_path, "job,units,step_time,batch_size,sync_time\nx,1,0.5,64,0\n")
+        write(tmp_path, "job,units,step_time,batch_size\nx,1,0.5,64\n")
     )
     assert (timed.model, timed.throughput.tolist()) == ("x", [128])
     assert (
@@ -680,7 +604,7 @@ def test_an_optimistic_curve_never_underestimates_unseen_sizes(
     estimate = online.estimate(128)
     for size in sizes:
         assert estimate.at(size) == pytest.approx(law(*truth, size))
-    for size in range(online.largest, 129):
+    for size in range(max(online.sizes), 129):
         assert estimate.at(size) >= law(*truth, size) * (1 - 1e-12)
 
 
@@ -707,15 +631,6 @@ def test_longer_observations_count_more() -> None:
     online.observe(2, 1e9, 0)
     assert online.rate(2) == 12.5
     assert online.sizes == [2]
-
-
-def test_a_job_that_changes_pace_is_followed() -> None:
-    forgetful, faithful = OnlineCurve(half_life_s=60), OnlineCurve()
-    for online in (forgetful, faithful):
-        for rate in [100] * 60 + [50] * 10:
-            online.observe(1, rate, 60)
-    assert forgetful.rate(1) == pytest.approx(50, rel=0.01)
-    assert faithful.rate(1) > 90
 
 
 @pytest.mark.parametrize(

@@ -107,19 +107,20 @@ def test_rates_and_samples() -> None:
     assert of(line, batch_size=64).median_s == pytest.approx(64 / 341.3)
     found = of(["341 samples/s", "343 samples/s"])
     assert (found.per, found.samples) == ("sample", 1.0)
-    assert found.throughput()[0] == pytest.approx(342, rel=1e-4)
+    assert found.rate == pytest.approx(342, rel=1e-4)
     assert of("step 3: 512.0 samples/s, 4.0 it/s").samples == 128
     assert of(["global batch size: 256", "step 3 step_time=2"]).samples is None
-    assert of("step 3 step_time=2 | global batch size: 256").throughput()[0] == 128
-    refused("give the batch size", of("step_time=2").throughput, error=ValueError)
+    assert of("step 3 step_time=2 | global batch size: 256").rate == 128
+    with pytest.raises(ValueError, match="give the batch size"):
+        _ = of("step_time=2").rate
 
 
 def test_tokens_are_no_samples() -> None:
     both = [f"step {k} tokens/s: 12,345 samples/s: 12.5" for k in range(5)]
-    assert of(both, batch_size=25).throughput()[0] == 12.5
+    assert of(both, batch_size=25).rate == 12.5
     found = of([f"step {k} tokens/s: 12.5k" for k in range(5)], batch_size=25)
     assert (found.per, found.samples) == ("token", 1.0)
-    assert found.throughput()[0] == pytest.approx(12500)
+    assert found.rate == pytest.approx(12500)
     assert "a sample here is a token" in found.notes[0]
 
 
@@ -193,13 +194,6 @@ def test_files_plain_and_compressed_and_bad_ones(tmp_path: Path) -> None:
         if content is not None:
             (tmp_path / name).write_bytes(content)
         refused(f"^{re.escape(str(tmp_path / name))}", read_log, tmp_path / name)
-
-
-def test_the_page_on_models_lists_each_preset_in_order() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
-    table = page.partition("| name | a line of this form |")[2].partition("\n\n")[0]
-    names = re.findall(r"^\| `([^`]+)` \|", table, re.MULTILINE)
-    assert names == [preset.name for preset in FORMS]
 
 
 def test_a_preset_is_chosen_by_its_name() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,6 @@ from bft.models.measure.xi_measurements import (
     read_measurements,
     xi_to_frame,
 )
-from bft.models.sharing.unit_memory import unit_memory_from_frame
 from bft.models.sharing.xi_estimator import XiEstimator
 from bft.models.sharing.xi_table import (
     FLAGS,
@@ -417,38 +415,21 @@ def test_with_one_batch_size_the_memory_bound_is_the_worst_case() -> None:
     table = UnitMemory([("m", 32.0, 4.0)])
     assert [table.bound_gib("m", batch) for batch in (8, 32, 64)] == [4.0, 4.0, 8.0]
     assert table.bound_gib("other", 32) is None
-    refused("batch size > 0", table.bound_gib, "m", 0, error=ValueError)
 
 
 def test_a_newcomer_that_fits_keeps_its_batch() -> None:
-    found = fit_beside(job(), job(batch=32), 20.0, memory=AFFINE)  # 14.8 + 5.2
-    assert (found.batch, found.accumulation, found.goodput_share) == (128, 1, 1.0)
-    assert fit_beside(job(batch=None), job(batch=None), None) is not None, (
+    assert fit_beside(job(), job(batch=32), 20.0, memory=AFFINE) == 1  # 14.8 + 5.2
+    assert fit_beside(job(batch=None), job(batch=None), None) == 1, (
         "nobody looks at memory"
     )
 
 
-def test_a_newcomer_is_halved_until_it_fits_with_the_same_effective_batch() -> None:
-    def rate(batch: float) -> float:  # a step takes 1 + 0.1 b
-        return batch / (1 + 0.1 * batch)
-
-    found = fit_beside(
-        job(), job(batch=32), 11.0, memory=AFFINE, rate=rate
-    )  # 3.6 at 16, 5.2 at 32, + 5.2
-    assert (found.batch, found.accumulation) == (32, 4)
-    assert found.batch * found.accumulation == 128
-    assert found.memory_gib == pytest.approx(5.2)
-    assert found.goodput_share == pytest.approx(rate(32) / rate(128))
-    assert (
-        fit_beside(job(), job(batch=32), 11.0, memory=AFFINE, rate=rate, threshold=0.9)
-        is None
-    )
-    assert (
-        fit_beside(job(), job(batch=32), 7.0, memory=AFFINE, rate=rate, threshold=0.01)
-        is None
-    ), "fixed memory"
-    assert fit_beside(job(), job(batch=32), 11.0, memory=AFFINE) is None, (
-        "a rate not known halves: 0.25 < 0.5"
+def test_a_newcomer_is_halved_until_it_fits() -> None:
+    beside = job(batch=32)  # 5.2, as the newcomer at 32; 3.6 at 16
+    assert fit_beside(job(), beside, 11.0, memory=AFFINE, threshold=0.25) == 4
+    assert fit_beside(job(), beside, 11.0, memory=AFFINE) is None, "0.25 < 0.5"
+    assert fit_beside(job(), beside, 7.0, memory=AFFINE, threshold=0.01) is None, (
+        "fixed memory"
     )
 
 
@@ -463,55 +444,31 @@ def test_odd_batches_are_not_halved_and_unknown_memory_never_fits() -> None:
         "stated memory needs no table"
     )
     assert fit_beside(job(gib=5), job(gib=5), 9.0) is None
-    refused("threshold", fit_beside, job(), job(), 9.0, threshold=0, error=ValueError)
-    refused(
-        "rate",
-        fit_beside,
-        job(),
-        job(),
-        9.0,
-        memory=AFFINE,
-        rate=lambda _: 0.0,
-        error=ValueError,
-    )
 
 
 def test_what_a_job_states_counts_and_the_table_tells_what_halving_saves() -> None:
-    found = fit_beside(job(gib=16.0), job(gib=4.0), 14.0, memory=AFFINE)
-    assert (found.batch, found.memory_gib) == (64, pytest.approx(16.0 - 6.4))
+    # 16 - 6.4 at half the batch.
+    for gib, parts in ((13.6, 2), (13.5, None)):
+        assert fit_beside(job(gib=16.0), job(gib=4.0), gib, memory=AFFINE) == parts
 
 
 @given(
     st.sampled_from([2.0, 12.0, 48.0, 64.0, 96.0, 128.0]),
     st.floats(1, 40),
     st.floats(0.05, 1),
-    st.floats(0, 5),
 )
 def test_what_is_found_fits_is_large_and_keeps_its_goodput(
-    batch: float, unit_gib: float, threshold: float, start_up: float
+    batch: float, unit_gib: float, threshold: float
 ) -> None:
-    def rate(b: float) -> float:
-        return b / (start_up + b)
-
     newcomer, running = job(batch=batch), job(batch=32)
-    found = fit_beside(
-        newcomer, running, unit_gib, memory=AFFINE, rate=rate, threshold=threshold
-    )
-    sizes = [batch / 2**k for k in range(8) if (batch / 2**k).is_integer()]
+    found = fit_beside(newcomer, running, unit_gib, memory=AFFINE, threshold=threshold)
+    cuts = [2**k for k in range(8) if (batch / 2**k).is_integer()]
     good = [
-        b
-        for b in sizes
-        if rate(b) / rate(batch) >= threshold and (2 + 0.1 * b) + 5.2 <= unit_gib
+        k
+        for k in cuts
+        if 1 / k >= threshold and (2 + 0.1 * batch / k) + 5.2 <= unit_gib
     ]
-    assert (found.batch if found else None) == pytest.approx(max(good, default=None))
-    if found:
-        own = replace(newcomer, memory_gib=AFFINE.bound_gib("m", batch))
-        assert (
-            fit_beside(
-                own, running, unit_gib, memory=AFFINE, rate=rate, threshold=threshold
-            )
-            is not None
-        )
+    assert found == min(good, default=None)
 
 
 @pytest.mark.reference
@@ -521,7 +478,7 @@ def test_published_memory_is_nearly_affine_and_adds_up(reference: Path) -> None:
     frame = solo.assign(batch=solo["batchsize"], memory_gib=solo["gmem"] / 1024)[
         ["model", "batch", "memory_gib"]
     ]
-    table = unit_memory_from_frame(frame)
+    table = UnitMemory(frame.itertuples(index=False, name=None))
     errors = []
     for row in frame.itertuples():
         fixed, slope = table.curves[row.model].affine
