@@ -230,7 +230,7 @@ def begin(
     InputError
         When a job needs more than the machine, or the record is of other options or jobs.
     """
-    lines, first = record.lines(), (0, dict[str, bool]())
+    lines, first = record.lines(), (0, dict[str, bool](), 0)
     written = machine = next(lines, None)
     if machine is None:
         while not (first[1] or looks.over()):
@@ -338,6 +338,8 @@ class Watch:
         """Take a look."""
         latest = min(look[0], self.now(), self.until - 1)
         instant = max(latest, self.shadow.replay.trace.start)
+        if look[2] <= self._lost:
+            self._lost = NEVER  # looks came while it decided
         self._pass(instant - 1)
         for node, idle in look[1].items():
             position = self._position.get(node)
