@@ -17,6 +17,7 @@ from bft.replay.cli.parameters import (
     TableCommand,
     json_option,
     option,
+    rare_option,
     together,
 )
 from bft.replay.cli.watcher import StageBar
@@ -28,7 +29,7 @@ from bft.replay.options.options import PRICES, WORLD
 @click.option("--format", "form", metavar="FORMAT", type=Checked(Name(each_form)), default="auto", show_default=True,
               help="Format of the logs: see bft-replay list formats.")  # fmt: skip
 @log_options
-@together(*map(option, WORLD.values()), *map(option, PRICES.values()))
+@together(*map(option, (*WORLD.values(), *PRICES.values())), rare_option)
 @click.option(
     "--out", metavar="DIR", help="Folder of all that is made. [LOG-evaluation]"
 )

@@ -100,7 +100,7 @@ USUAL_PERIOD_S = 10.0
     help="Folder of the record and the run.",
 )
 @json_option("Tell each decision as a JSON line (docs/shadow.md).")
-@together(*map(option, _fields.values()))
+@together(*map(option, _fields.values()), rare_option)
 @click.option(
     "--config",
     metavar="FILE",
@@ -109,7 +109,6 @@ USUAL_PERIOD_S = 10.0
     callback=use_config,
     help="TOML file with options by their long names; flags win.",
 )
-@rare_option
 def watch(**given: Any) -> int:
     """Decide beside a real scheduler, as time passes, which job would get which idle node; nothing is touched.
 
@@ -146,7 +145,7 @@ def watch(**given: Any) -> int:
         "--policy schedule carries out decisions that were made before; there are none yet": (
             given["policy"] == "schedule"
         ),
-        f"--option oversized={oversized} looks at the most units ever idle, not yet known; watch lets jobs wait": (
+        f"--option oversized={oversized} looks at the most units ever idle; nobody knows them yet, and jobs wait": (
             oversized not in (None, "wait")
         ),
         "--own names jobs that --holders COMMAND lists, beside --command": (

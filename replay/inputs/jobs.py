@@ -117,7 +117,7 @@ def fitted(
 ) -> JobTable:
     """Return the jobs, shifted if `align_jobs` asks for it; refuse a table of which no job can run in this trace.
 
-    With `--oversized wait`, as in a watch, jobs wait for whatever comes, and however long they have waited before.
+    With `oversized=wait`, as in a watch, jobs wait for whatever comes, and however long they have waited before.
     """
     start, end = trace.start, trace.end
     if start == end:

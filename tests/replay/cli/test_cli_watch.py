@@ -282,7 +282,7 @@ def test_a_record_of_other_options_or_inputs_is_refused(jobs: Path) -> None:
             ("--policy", "schedule"),
             "--policy schedule carries out decisions that were made before",
         ),
-        (("--option", "oversized=skip"), "watch lets jobs wait"),
+        (("--option", "oversized=skip"), "and jobs wait"),
         (("--policy", "milp", "--set", "window=expected"), "needs a log of host jobs"),
         (("--own", "pilot"), "--holders COMMAND"),
         (("--for", "3x"), "--for"),

@@ -59,6 +59,15 @@ def test_a_finish_due_at_an_instant_is_not_late_by_rounding(
     assert (second(record.finish_ns), record.preemptions) == (seconds, 0)
 
 
+def test_work_between_a_finish_and_the_nanosecond_to_which_it_is_rounded_is_not_counted() -> (
+    None
+):
+    trace = world([(0, "a", 1)], 9)
+    (record,) = replay(trace, [make(rates=[0, 3e6], pmax=7)]).records
+    assert record.finish_ns == START + 2_334
+    assert record.gained == pytest.approx(7, rel=1e-12)
+
+
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("changes", [30, 700, 3000])
 def test_a_finish_due_when_a_node_leaves_is_not_missed_after_many_changes_of_rate(
