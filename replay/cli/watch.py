@@ -119,9 +119,16 @@ def watch(**given: Any) -> int:
     import pandas as pd
 
     from bft.replay.results.run_directory import write_json
-    from bft.replay.shadow.online import Record
     from bft.replay.shadow.states import Looks, read_lines, run_commands
-    from bft.replay.shadow.watching import COMPARISON, RUN, TRACE, Watch, begin, finish
+    from bft.replay.shadow.watching import (
+        COMPARISON,
+        RUN,
+        TRACE,
+        Record,
+        Watch,
+        begin,
+        finish,
+    )
 
     folder, oversized = Path(given["out"]), given["oversized"]
     own = given["own"] is not None

@@ -24,8 +24,8 @@ GATHERED_S = 0.02
 _IDLE = {"1": True, "true": True, "idle": True, "0": False, "false": False, "busy": False}  # fmt: skip
 # Where a node is met twice, as with several partitions, the later of these counts.
 _GRAVITY = ("idle", "busy", "unavailable")
-# What is known of nodes from an instant on (UTC ns): whether each is idle.
-Look: TypeAlias = tuple[int, dict[str, bool]]
+# What is known of nodes from an instant on (UTC ns): whether each is idle; and the instant of the oldest look in it.
+Look: TypeAlias = tuple[int, dict[str, bool], int]
 
 
 @dataclass
@@ -48,7 +48,9 @@ class Looks:
     """
 
     note: Callable[[str], None]
-    waiting: SimpleQueue[Look] = field(default_factory=SimpleQueue)
+    waiting: SimpleQueue[tuple[int, dict[str, bool]]] = field(
+        default_factory=SimpleQueue
+    )
     missed: int = 0
     ended: bool = False
 
@@ -63,13 +65,14 @@ class Looks:
 
     def newest(self, within_s: float) -> Look:
         """Wait for a look so many seconds; it names no node when none came."""
-        instant, idle = 0, dict[str, bool]()
+        instant, idle, oldest = 0, dict[str, bool](), 0
         with suppress(Empty):
             while True:
                 instant, states = self.waiting.get(timeout=within_s)
+                oldest = oldest or instant
                 idle.update(states)
                 within_s = GATHERED_S
-        return instant, idle
+        return instant, idle, oldest
 
 
 def run_commands(

@@ -140,9 +140,8 @@ def test_a_command_is_watched_and_the_run_of_its_record_is_equal(jobs: Path) -> 
     assert all(line.keys() == keys for line in told)
     assert max(line["idle"] for line in told) == 5
     assert end["shadow"] == shadow_of(jobs)
-    assert end["shadow"] | {"max_lag_s": 0} == {
-        "equal": True, "until": None, "late": 0, "missed": 0, "max_lag_s": 0,
-    }  # fmt: skip
+    assert end["shadow"].keys() == {"equal", "until", "late", "missed", "max_lag_s"}
+    assert (end["shadow"]["equal"], end["shadow"]["until"]) == (True, None)
     assert not contradicted(told, Path(end["run"]), NODES)
     again = result_of(arguments(jobs, "--command", command))
     assert again.returncode == 2
@@ -151,15 +150,14 @@ def test_a_command_is_watched_and_the_run_of_its_record_is_equal(jobs: Path) -> 
 
 def test_without_json_the_first_line_says_that_nothing_is_touched(jobs: Path) -> None:
     command = report(jobs, dict.fromkeys(NODES, "idle"))
-    told = [
-        word
-        for word in arguments(jobs, "--command", command, "--for", "1s")
-        if word != "--json"
-    ]
-    done = result_of(told)
+    told = arguments(jobs, "--command", command, "--for", "1s")
+    told.remove("--json")
+    told[told.index("--out") + 1] = "shadow"  # as without it
+    done = result_of(told, cwd=jobs.parent)
     assert done.returncode == 0, done.stderr
     assert "nothing on this machine is touched" in done.stdout.splitlines()[0]
     assert "jobs finished" in done.stdout
+    assert shadow_of(jobs)["equal"]
 
 
 def test_looks_that_know_no_node_are_missed_and_then_all_nodes_are_taken(
@@ -169,18 +167,17 @@ def test_looks_that_know_no_node_are_missed_and_then_all_nodes_are_taken(
     with watching(arguments(jobs, "--command", command, "--every", "0.4")) as process:
         lines_until(process, 6)
         report(jobs, dict.fromkeys(NODES, "unk*"))  # as while slurmctld starts
-        time.sleep(0.5)
+        lines_until(process, 0)
+        assert process.stderr is not None
+        while "no node is known to be idle or busy" not in process.stderr.readline():
+            assert process.poll() is None
         report(jobs, dict.fromkeys(NODES, "idle"))
-        time.sleep(0.9)
-        report(jobs, dict.fromkeys(NODES, "unk*"))
-        told = lines_until(process, 0)  # for good
-        assert {line["idle"] for line in told[:-1]} <= {6}
+        lines_until(process, 6)
         process.terminate()
         _, errors = process.communicate(timeout=AMPLE_S)
     assert process.returncode == 0, errors
     assert shadow_of(jobs)["equal"]
-    assert shadow_of(jobs)["missed"] >= 2
-    assert "no node is known to be idle or busy" in errors
+    assert shadow_of(jobs)["missed"] >= 1
 
 
 def test_a_node_settles_and_what_an_actuator_holds_counts_as_idle(jobs: Path) -> None:
@@ -189,7 +186,7 @@ def test_a_node_settles_and_what_an_actuator_holds_counts_as_idle(jobs: Path) ->
     listed.write_text(
         "n[0-1]|pilot|batch|one\nn1|someone|batch|two\nn2|pilot|batch|three\n"
     )
-    more = ("--every", "0.2", "--own", "pilot", "--holders", f"cat {listed}")
+    more = ("--every", "1", "--own", "pilot", "--holders", f"cat {listed}")
     command = report(jobs, states)
     with watching(
         arguments(jobs, "--command", command, *more, "--settle", "0.5")
@@ -223,13 +220,10 @@ def test_lines_on_standard_input_are_watched_until_ctrl_c(jobs: Path) -> None:
     assert shadow_of(jobs)["missed"] == 1
 
 
-def fed(
-    process: subprocess.Popen[str], rng: np.random.Generator, seconds: float
-) -> None:
-    """Change states of nodes for some time."""
+def fed(process: subprocess.Popen[str], rng: np.random.Generator, times: int) -> None:
+    """Change states of nodes so many times."""
     assert process.stdin is not None
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+    for _ in range(times):
         late = float(rng.choice([0.0, 0.3]))
         changes = [(node, rng.integers(2)) for node in NODES if rng.random() < 0.5]
         text = "".join(
@@ -252,7 +246,7 @@ def test_a_watch_that_is_killed_anywhere_contradicts_nothing_it_told(
             process.stdin.write("".join(f"{time.time()},{node},1\n" for node in NODES))
             process.stdin.flush()
             before = lines_until(process, 6)
-            fed(process, rng, float(rng.uniform(0.0, 0.5)))
+            fed(process, rng, int(rng.integers(10)))
             if left:
                 process.kill()
             rest, errors = process.communicate(timeout=AMPLE_S)
@@ -260,7 +254,7 @@ def test_a_watch_that_is_killed_anywhere_contradicts_nothing_it_told(
         told += before + [json.loads(line) for line in whole]
     assert process.returncode == 0, errors
     assert shadow_of(jobs)["equal"]
-    assert len(told) > 5 * kills
+    assert len(told) > kills
     assert not contradicted(told, jobs.parent / "shadow" / "run", NODES)
 
 

@@ -21,8 +21,7 @@ from bft.replay.policies.checking import World, make_world
 from bft.replay.policies.pollux import Pollux
 from bft.replay.policies.registry import BUILT_IN, policy_type
 from bft.replay.results.outcome_tables import write_outcome
-from bft.replay.shadow.online import Record, Shadow
-from bft.replay.shadow.watching import Watch
+from bft.replay.shadow.watching import Record, Shadow, Watch
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, events_of
 
 QUICK = {"pollux": partial(Pollux, interval_s=300.0, population=10, generations=5)}
@@ -65,7 +64,7 @@ class Script:
     def over(self) -> bool:
         return False
 
-    def newest(self, within_s: float) -> tuple[int, dict[str, bool]]:
+    def newest(self, within_s: float) -> tuple[int, dict[str, bool], int]:
         rng, due = self.rng, self.shadow.due()
         if self.now < due < self.next_at and rng.random() < 0.3:
             self.next_at = due + int(
@@ -74,7 +73,7 @@ class Script:
         waited = self.now + round(within_s * SECOND_NS)
         if self.next_at > waited:
             self.now = waited
-            return 0, {}
+            return 0, {}, 0
         self.now = max(self.now, self.next_at)
         gap = self.every_s * float(rng.choice([0.0, 0.2, 1.0, 1.0, 1.0, 4.0]))
         self.next_at = self.now + round(gap * SECOND_NS)
@@ -82,7 +81,8 @@ class Script:
         self.idle = self.idle ^ flips
         instant = self.now - round(float(rng.choice(self.late_s)) * SECOND_NS)
         named = dict(zip(self.nodes, self.idle.tolist(), strict=True))
-        return instant, named
+        oldest = instant - round(float(rng.choice(self.late_s)) * SECOND_NS)
+        return instant, named, oldest
 
 
 def watched(
@@ -244,6 +244,47 @@ def test_after_a_restart_nothing_is_heard_of_before_what_was_told(
         outcome = shadow.stop(finish + 10)
         assert (shadow.late, shadow.heard_at) == (1, finish + 1)
         assert same_as_offline(shadow, outcome, record, tmp_path)
+
+
+class Silence:
+    """Looks of which none comes, and the clock."""
+
+    now = START + 1
+
+    def over(self) -> bool:
+        return False
+
+    def newest(self, within_s: float) -> tuple[int, dict[str, bool], int]:
+        self.now += max(1, round(within_s * SECOND_NS))
+        return 0, {}, 0
+
+
+@pytest.mark.parametrize(("seconds", "left"), [(24, EVERY_NODE), (26, set())])
+def test_after_two_and_a_half_periods_without_a_look_all_nodes_are_taken(
+    seconds: int, left: set[int], tmp_path: Path
+) -> None:
+    looks = Silence()
+    with recorded(tmp_path) as record:
+        shadow = shadow_on(WORLD, record, [])
+        until = START + seconds * SECOND_NS
+        loop = Watch(shadow, looks, 0.0, 10.0, until, lambda: looks.now)  # type: ignore[arg-type]
+        loop.see((START, dict.fromkeys(WORLD.trace.nodes, True), START))
+        outcome = loop.run(lambda: False)
+        assert shadow.idle == left
+        assert left or shadow.heard_at == START + 25 * SECOND_NS
+        assert same_as_offline(shadow, outcome, record, tmp_path)
+
+
+def test_looks_that_waited_while_it_decided_keep_the_nodes(tmp_path: Path) -> None:
+    idle = dict.fromkeys(WORLD.trace.nodes, True)
+    with recorded(tmp_path) as record:
+        shadow = shadow_on(WORLD, record, told := [])
+        loop = Watch(shadow, Silence(), 0.0, 10.0, NEVER, lambda: NEVER)  # type: ignore[arg-type]
+        loop.see((START, idle, START))
+        loop.see((START + 60 * SECOND_NS, idle, START + 10 * SECOND_NS))
+        assert all(line["idle"] for line in told)
+        loop.see((START + 90 * SECOND_NS, idle, START + 90 * SECOND_NS))
+        assert not all(line["idle"] for line in told)
 
 
 def test_a_torn_last_line_is_dropped_and_two_watchers_are_refused(
