@@ -148,6 +148,14 @@ def test_the_page_says_them_without_scripts(world: Path) -> None:
     text = "".join(page.words)
     for sentence in SAID:
         assert sentence in text
+    assert "Queues are not fed back" in text
+    assert "2.7 and 6 times" not in text  # of another machine's queue
+    for doubt in ("no --events and no --reservations", "uncertain: 20.0%"):
+        assert text.lower().count(doubt) == 1
+    text = (folder / "evaluation.html").read_text("utf-8")
+    assert "time, Europe/Berlin, UTC+0100" in text
+    replayed = text.partition('id="replayed"')[2].partition("</section>")[0]
+    assert replayed.count('<th scope="row"') == 12
 
 
 def test_training_that_costs_more_than_it_yields_is_not_advised(world: Path) -> None:
@@ -158,14 +166,6 @@ def test_training_that_costs_more_than_it_yields_is_not_advised(world: Path) -> 
     assert said["Net"].endswith("does not pay its energy, whatever such a node-hour counts.")  # fmt: skip
     assert said["What to set"].startswith("Do not train: where a node takes 120 s")
     assert "with no node kept free" in said["What to set"]
-    assert "Queues are not fed back" in text
-    assert "2.7 and 6 times" not in text  # of another machine's queue
-    for doubt in ("no --events and no --reservations", "uncertain: 20.0%"):
-        assert text.lower().count(doubt) == 1
-    text = (folder / "evaluation.html").read_text("utf-8")
-    assert "time, Europe/Berlin, UTC+0100" in text
-    replayed = text.partition('id="replayed"')[2].partition("</section>")[0]
-    assert replayed.count('<th scope="row"') == 12
 
 
 def test_a_return_time_is_priced_as_in_a_replay_with_it(
