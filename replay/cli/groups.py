@@ -5,7 +5,7 @@ Nothing that reads an option is imported here: neither the list of commands nor 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import click
@@ -266,8 +266,6 @@ class Command(Helpful):
             if word == "--":
                 yield from (word, *words)
             elif rare and word.partition("=")[0] == RARE:
-                from bft.replay.cli.parameters import of_key
-
                 stated = word.partition("=")[2] if "=" in word else next(words, "")
                 name, equals, value = stated.partition("=")
                 if not equals:
@@ -276,3 +274,28 @@ class Command(Helpful):
                 yield f"{of_key(name.strip(), rare, None).opts[0]}={value}"
             else:
                 yield word
+
+
+def of_key(
+    key: str, options: Sequence[click.Parameter], file: str | None
+) -> click.Parameter:
+    """Return the option that a key of a TOML file names, with or without dashes replaced by underscores."""
+    from bft.models import InputError
+    from bft.models.checks import did_you_mean
+
+    known = {
+        _plain(name): each for each in options for name in (*each.opts, each.name or "")
+    }
+    if _plain(key) in known:
+        return known[_plain(key)]
+    names = sorted({_bare(max(each.opts, key=len)) for each in options})
+    meant = f"; known are {', '.join(names)}{did_you_mean(key, names)}"
+    raise InputError(f"unknown option {key!r}{meant}", file=file)
+
+
+def _bare(name: str) -> str:
+    return name.removeprefix(f"{RARE} ").lstrip("-")
+
+
+def _plain(name: str) -> str:
+    return _bare(name).replace("_", "-").lower()

@@ -23,11 +23,10 @@ from bft.models.checks import (
     OneOrMore,
     OptionField,
     Several,
-    did_you_mean,
     seconds,
 )
 from bft.models.files import read_toml
-from bft.replay.cli.groups import OTHER, RARE, Command
+from bft.replay.cli.groups import OTHER, RARE, Command, of_key
 
 if TYPE_CHECKING:
     _AnyType = click.ParamType[Any]
@@ -196,28 +195,6 @@ def use_config(ctx: click.Context, param: click.Parameter, value: str | None) ->
             raise InputError(f"{key}: {error.message}", file=value) from None
         defaults[parameter.name or ""] = entries
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
-
-
-def of_key(
-    key: str, options: Sequence[click.Parameter], file: str | None
-) -> click.Parameter:
-    """Return the option that a key of a TOML file names, with or without dashes replaced by underscores."""
-    known = {
-        _plain(name): each for each in options for name in (*each.opts, each.name or "")
-    }
-    if _plain(key) in known:
-        return known[_plain(key)]
-    names = sorted({_bare(max(each.opts, key=len)) for each in options})
-    meant = f"; known are {', '.join(names)}{did_you_mean(key, names)}"
-    raise InputError(f"unknown option {key!r}{meant}", file=file)
-
-
-def _bare(name: str) -> str:
-    return name.removeprefix(f"{RARE} ").lstrip("-")
-
-
-def _plain(name: str) -> str:
-    return _bare(name).replace("_", "-").lower()
 
 
 def _of_toml(parameter: click.Parameter, entry: Any) -> Any:

@@ -24,14 +24,13 @@ from bft.models.checks import (
 from bft.models.files import read_toml
 from bft.models.objectives import OBJECTIVE
 from bft.models.writing import duration
-from bft.replay.cli.groups import Command
+from bft.replay.cli.groups import Command, of_key
 from bft.replay.cli.main import EXIT_INTERRUPTED, command_line
 from bft.replay.cli.messages import quiet, say_error, say_progress, say_warning
 from bft.replay.cli.parameters import (
     Checked,
     Decorator,
     flags_of,
-    of_key,
     parameter_name,
     rare_option,
     together,
