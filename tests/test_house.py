@@ -84,7 +84,7 @@ def test_the_map_of_the_architecture_names_what_exists() -> None:
             places = [
                 folder / f"{name}{end}" for folder in folders for end in ("", ".py")
             ]
-            if f"def {name}(" not in defined and not any(
+            if not re.search(rf"(def|class) {name}\b", defined) and not any(
                 path.exists() for path in places
             ):
                 missing.append(name)
