@@ -74,7 +74,7 @@ lowest: $(VENV)/dev.stamp
 small: $(VENV)/dev.stamp
 	$(BIN)/uv venv --quiet --clear --python $(PYTHON) build/small
 	$(BIN)/uv pip install --quiet --python build/small --no-deps -r requirements-small.txt .
-	build/small/bin/bft-replay backends | grep -q "cbc *available"
+	build/small/bin/bft-replay list backends | grep -q "cbc *available"
 	build/small/bin/bft-replay -Tfwd 120 --no-u --out build/small-itrOut --force
 	$(BIN)/bft-replay -Tfwd 120 --no-u --backend exact --out build/all-itrOut --force
 	for table in jobs allocations; do cmp build/small-itrOut/$$table.parquet build/all-itrOut/$$table.parquet || exit 1; done
