@@ -11,7 +11,7 @@ import pytest
 import synthetic_logs as logs
 import synthetic_logs_more as more
 from drawing import examples
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from synthetic_logs import written
 from synthetic_logs_more import (
@@ -97,6 +97,8 @@ def test_round_trip_in_one_file_or_two_and_one_that_is_given_twice_counts_once(
 ) -> None:
     kind, write, options = WRITERS[name]
     jobs = data.draw(job_lists(apart=kind == "swf"))
+    if "condor" in name:  # style 5 is a removed job: of no length, it counts until then
+        assume(all(job.style != 5 or job.end_s > job.start_s for job in jobs))
     text = write(jobs)
     assert kind != "batsim" or detect(text.partition("\n")[0]) == "batsim"
     hosts = [f"n{k}" for k in range(len(HOSTS))] if kind == "batsim" else HOSTS

@@ -12,7 +12,7 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from rules.drawn import tables, traces
+from strategies import sizes
 
 from bft.models import Curve, Job, JobTable, Objective
 from bft.replay.cli.main import run
@@ -21,7 +21,7 @@ from bft.replay.engine.rules import Rules
 from bft.replay.policies import Decision, MilpPolicy, State
 from bft.replay.policies.predictions import LearnedCurves
 from bft.replay.policies.solver import SolverOptions
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, always_idle
+from bft.replay.trace.node_trace import SECOND_NS, always_idle, from_changes
 
 EXACT = SolverOptions("exact")
 
@@ -83,18 +83,45 @@ class Watched(MilpPolicy):
         return decision
 
 
+@st.composite
+def worlds(draw: st.DrawFn) -> tuple[int, list[tuple[int, int, bool]], JobTable]:
+    """Nodes, changes of theirs (second, node, idle), and jobs."""
+    nodes = draw(st.integers(1, 8))
+    changes = [(0, node, draw(st.booleans()) or node == 0) for node in range(nodes)]
+    state = {node: idle for _, node, idle in changes}
+    for second in sorted(draw(st.sets(st.integers(1, 1500), max_size=8))):
+        node = draw(st.integers(0, nodes - 1))
+        state[node] = not state[node]
+        changes.append((second, node, state[node]))
+    jobs = []
+    for k in range(draw(st.integers(1, 4))):
+        jmax = draw(st.integers(1, 8))
+        jmin = draw(st.integers(1, min(jmax, 3)))
+        rates = draw(st.lists(st.integers(0, 50), min_size=8, max_size=8))
+        curve = Curve(np.arange(9), np.array([0, *np.cumsum(rates)], dtype=float))
+        one = Job(f"j{k}", k * 100 * SECOND_NS, jmin, jmax, draw(st.sampled_from([1e3, 1e5])), 5.0, 3.0, curve, curve,
+                  sizes=draw(sizes(jmin, jmax)))  # fmt: skip
+        jobs.append(one)
+    return nodes, changes, JobTable(tuple(jobs))
+
+
 @examples(40)
 @given(
-    traces(most_nodes=6),
-    tables(few=True),
+    worlds(),
     st.sampled_from(["growing", "inverse"]),
     st.sampled_from(["bftrainer", "stall"]),
 )
 def test_what_is_measured_is_the_truth_and_who_is_measured_has_a_size_to_measure(
-    trace: NodeTrace, jobs: JobTable, order: str, cost_model: str
+    world: tuple[int, list[tuple[int, int, bool]], JobTable],
+    order: str,
+    cost_model: str,
 ) -> None:
+    nodes, changes, jobs = world
+    seconds, which, idle = (np.array(column) for column in zip(*changes, strict=True))
+    trace = from_changes([f"n{k}" for k in range(nodes)], seconds * SECOND_NS, which.astype(np.int32), idle,
+                         start=0, end=2000 * SECOND_NS)  # fmt: skip
     policy = Watched(
-        60.0, EXACT, cost_model, curves="profile", profile_order=order, profile_s=3.0
+        60.0, EXACT, cost_model, curves="profile", profile_order=order, profile_s=50.0
     )  # type: ignore[arg-type]
     Replay(trace, jobs, policy, Rules(cost_model=cost_model)).run()  # type: ignore[arg-type]
     rates = {job.name: job.rates for job in jobs}
