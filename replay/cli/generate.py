@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import click
@@ -49,8 +51,9 @@ def node_trace(
     from bft.replay.trace.trace_files import trace_from_frame, write_trace
 
     refuse_existing(output, force=force)
-    table = generate_node_trace(nodes=nodes, days=days, seed=seed, start=start)
-    made = trace_from_frame(table.frame, metadata=table.metadata)
+    with _in_range("--start, --days"):
+        table = generate_node_trace(nodes=nodes, days=days, seed=seed, start=start)
+        made = trace_from_frame(table.frame, metadata=table.metadata)
     write_trace(made, output)
     click.echo(f"{output}: {nodes} nodes, {len(made)} events")
 
@@ -113,7 +116,10 @@ def job_table(
     points = None
     if curve is not None:
         model, points = _measured(curve, model)
-    frame = generate_dnn_jobs(scenario, jobs=count, model=model, curve=points, **given)
+    with _in_range("--first-submit, --interval, --jobs"):
+        frame = generate_dnn_jobs(
+            scenario, jobs=count, model=model, curve=points, **given
+        )
     made = jobs_from_frame(frame)
     if trace is not None:
         made = made.asking_at_most(half_of_idle(read_trace(trace)))
@@ -198,3 +204,19 @@ def scheduler_log(
     click.echo(
         f"{output}: log of {nodes} nodes for {days:g} days, {len(text.splitlines()):,} lines, synthetic"
     )
+
+
+@contextmanager
+def _in_range(options: str) -> Iterator[None]:
+    """Refuse times that a table in nanoseconds cannot hold."""
+    from pandas.errors import OutOfBoundsDatetime, OutOfBoundsTimedelta
+
+    beyond = (OutOfBoundsDatetime, OutOfBoundsTimedelta, OverflowError)
+    try:
+        yield
+    except (*beyond, InputError) as error:
+        if isinstance(error, InputError) and not isinstance(error.__cause__, beyond):
+            raise
+        raise InputError(
+            f"{options}: the times leave the years 1678 to 2261"
+        ) from error

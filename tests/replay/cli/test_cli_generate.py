@@ -126,6 +126,7 @@ def test_folders_that_lack_are_made(command: list[str]) -> None:
         (TRACE, ["-o", "x.csv", "--days", "0.0001"], ["days", "0.0001", "0.0069"]),
         (TRACE, ["-o", "x.csv", "--seed", "-1"], ["--seed", "-1"]),
         (TRACE, ["-o", "x.csv", "--start", "someday"], ["'someday'", "2021-02-10"]),
+        (TRACE, ["-o", "x.csv", "--start", "9999-01-01"], ["--start", "2261"]),
         (JOBS, ["-o", "x.xlsx"], ["Error: x.xlsx: ", ".parquet"]),
         (JOBS, ["-o", "file/x.csv"], ["file/x.csv", "cannot be written"]),
         (JOBS[:4], ["-o", "x.csv"], ["--first-submit"]),
@@ -134,7 +135,17 @@ def test_folders_that_lack_are_made(command: list[str]) -> None:
         (JOBS, ["-o", "x.csv", "--pmax", "0"], ["--pmax", "0"]),
         (JOBS, ["-o", "x.csv", "--interval", "-1"], ["--interval", ">= 0"]),
         (JOBS, ["-o", "x.csv", "--interval", "1e300"], ["--interval", "at most"]),
+        (
+            JOBS,
+            ["-o", "x.csv", "--jobs", "100", "--interval", "1e9"],
+            ["--interval", "2261"],
+        ),
         (JOBS, ["-o", "x.csv", "--first-submit", "soon"], ["'soon'"]),
+        (
+            JOBS,
+            ["-o", "x.csv", "--first-submit", "9999-01-01"],
+            ["--first-submit", "2261"],
+        ),
         (
             JOBS,
             ["-o", "x.csv", "--objective", "fame"],
