@@ -1,4 +1,7 @@
-"""What a real Slurm prints of suspended jobs, an epilog, power saving, shares and single GPUs is read correctly."""
+"""What a real Slurm prints of suspended jobs, an epilog, power saving, shares and single GPUs is read correctly.
+
+All of it is recorded (tests/data/recorded/README.md), and run anew where a Slurm is installed, which takes minutes.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ from bft.replay.logs.tables import SACCT_FIELDS
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.trace_files import read_trace
 
-pytestmark = pytest.mark.slow
+RECORDED = Path(__file__).parents[2] / "data" / "recorded"
+SOURCES = ["recorded", pytest.param("run anew", marks=pytest.mark.slow)]
 NODES = 3
 # Nodes, GPUs of each, and seconds of jobs that share nodes.
 GPU_JOBS = ((1, 1, 3), (2, 2, 5), (1, 3, 7), (1, 0, 3), (1, 1, 9), (1, 2, 1))
@@ -42,9 +46,13 @@ def export(slurm: Slurm, name: str) -> None:
     (folder / f"{name}.json").write_text(slurm.run("sacct", *SINCE, "--json"))
 
 
-@pytest.fixture(scope="module")
-def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=SOURCES)
+def logs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """A folder with what a real Slurm wrote of `GPU_JOBS`."""
+    if request.param == "recorded":
+        return RECORDED / "slurm-gpus"
     folder = tmp_path_factory.mktemp("slurm")
     with slurm_cluster(folder, NODES) as slurm:
         run_gpu_jobs(slurm)
@@ -89,7 +97,8 @@ class Sampled(NamedTuple):
 
 
 def ingested(folder: Path, kind: str, *files: str, options: tuple[str, ...] = ()) -> NodeTrace:  # fmt: skip
-    paths = [str(folder / name) for name in files]
+    packed = [folder / f"{name}.xz" for name in files]  # long ones that are recorded
+    paths = [str(path if path.exists() else path.with_suffix("")) for path in packed]
     given = ["--nodes", str(folder / "nodes.txt"), "--min-gap", "0", "--allow-few", *options]  # fmt: skip
     assert run(["ingest", kind, *paths, "-o", "t.parquet", "--force", *given]) == 0
     return read_trace("t.parquet")
@@ -145,9 +154,13 @@ EPILOG_S = 5
 SHARES = "gpu:a100:4,shard:32"
 
 
-@pytest.fixture(scope="module")
-def own_view(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture(scope="module", params=SOURCES)
+def own_view(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Path:
     """A folder with logs of a job that was suspended, of shards, of all cores, and of a node that was powered off."""
+    if request.param == "recorded":
+        return RECORDED / "slurm"
     folder = tmp_path_factory.mktemp("own-view")
     for name, command in (("epilog", f"sleep {EPILOG_S}\n"), ("power", "")):
         (folder / name).write_text(f"#!/bin/sh\n{command}")
