@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from bft.models.cells import Bounds, Row, Rows, read_number, shown
+from bft.models.cells import ALIKE, Row, Rows, read_number, shown
+from bft.models.checks import nearest
 from bft.models.curves import Curve
 from bft.models.errors import InputError
 from bft.models.jobs import MAX_UNITS, Job, JobTable
@@ -23,7 +24,7 @@ class Column(NamedTuple):
     field: str
     read: Callable[..., Any]
     default: Any = ...
-    bounds: Bounds = {}  # noqa: RUF012 - never changed
+    bounds: Mapping[str, float] = {}
 
 
 # Columns beside the name, the sizes (Jmin, Jmax, sizes) and the curves (Ns, Ps, Os); those with a default are optional.
@@ -330,7 +331,7 @@ def _sizes(row: Row) -> tuple[int, int, tuple[int, ...] | None]:
     return (jmin if first == sizes[0] else sizes[0]), sizes[-1], tuple(sizes)
 
 
-def _curve(row: Row, ns: list[float], column: str, **bounds: Unpack[Bounds]) -> Curve:
+def _curve(row: Row, ns: list[float], column: str, **bounds: float) -> Curve:
     values = row.numbers(column, **bounds)
     try:
         return Curve(np.array(ns), np.array(values))
@@ -408,10 +409,6 @@ def _by_name(rows: Rows) -> dict[str, Row]:
     return by_name
 
 
-# In shorter names another letter makes another word: Ns, Ps and Os are three columns.
-_MIN_LETTERS = 4
-
-
 def unknown_columns(rows: Rows, known: Iterable[str]) -> list[str]:
     """Return the columns of a table that are not known, in the order of the table.
 
@@ -425,8 +422,8 @@ def unknown_columns(rows: Rows, known: Iterable[str]) -> list[str]:
     Raises
     ------
     InputError
-        When an unknown name differs only by upper and lower case, or by one letter, from a known one that the table
-        lacks. (Beside gpu_num a column cpu_num means something else.)
+        When an unknown name is nearly that of a known one that the table lacks. (Beside gpu_num a column cpu_num means
+        something else.)
 
     Examples
     --------
@@ -435,38 +432,14 @@ def unknown_columns(rows: Rows, known: Iterable[str]) -> list[str]:
     """
     names = set(known)
     unknown = [column for column in rows.columns if column not in names]
-    lacking = sorted(names.difference(rows.columns))
     for column in unknown:
-        meant = next((name for name in lacking if is_misspelt(column, name)), None)
-        if meant is not None:
-            same = column.lower() == meant.lower()
-            difference = "by upper and lower case" if same else "by one letter"
+        if meant := nearest(column, names.difference(rows.columns), ALIKE):
             raise rows.error(
-                f"no such column; it differs from {meant!r} {difference}",
+                f"no such column; did you mean {meant!r}?",
                 column=column,
-                hint=f"call it {meant}, or give it another name if it is something else",
+                hint="give it another name if it is something else",
             )
     return unknown
-
-
-def is_misspelt(name: str, known: str) -> bool:
-    """Whether a name differs from a known one by case, or by one letter: changed, missing, added or swapped.
-
-    >>> [is_misspelt(name, "weight") for name in ("Weight", "weigth", "wieghts", "load")]
-    [True, True, False, False]
-    """
-    name, known = name.lower(), known.lower()
-    if min(len(name), len(known)) < _MIN_LETTERS:
-        return name == known
-    # Each word without one of its letters, by the letter's index.
-    without, known_without = (
-        {(i, word[:i] + word[i + 1 :]) for i in range(len(word))}
-        for word in (name, known)
-    )
-    edits = {name[:i] + name[i : i + 2][::-1] + name[i + 2 :] for i in range(len(name))}
-    edits |= {shorter for _, shorter in without}
-    added = name in {shorter for _, shorter in known_without}
-    return known in edits or added or not without.isdisjoint(known_without)
 
 
 def write_jobs(jobs: JobTable, path: str | Path) -> None:

@@ -118,15 +118,14 @@ def extra(module: str, name: str = "ml") -> Any:
 
 
 @contextmanager
-def needs(what: str, name: str, otherwise: str = "") -> Iterator[None]:
+def needs(what: str, name: str) -> Iterator[None]:
     """Guard a block that imports a package of the extra `name`: if it is missing, InputError says how to install it."""
     try:
         yield
     except ImportError as error:
-        hint = how_to_install(name)
         raise InputError(
             f"{what} needs the package {error.name}, which is not installed",
-            hint=f"{hint}; {otherwise}" if otherwise else hint,
+            hint=how_to_install(name),
         ) from error
 
 

@@ -336,10 +336,10 @@ def is_timely(text: str) -> bool:
     return bool(_TIMELY.search(text) or STAMPS.matches(text))
 
 
-def quoted_line(row: int, text: str, max_chars: int = 90) -> str:
+def quoted_line(row: int, text: str) -> str:
     """Return a line as messages name it; `row` is 0 in a JSON document."""
     text = text.strip()
-    quoted = repr(text if len(text) <= max_chars else text[: max_chars - 3] + "...")
+    quoted = repr(text if len(text) <= 90 else f"{text[:87]}...")
     return f"line {row} {quoted}" if row else quoted
 
 

@@ -423,11 +423,8 @@ def read_swf_jobs(
     header: dict[str, int] = {}
     records: list[dict[str, str]] = []  # one a line, so that a row's number is a line's
     with opened(path) as stream:
-        head = stream.peek(1)
-        if not head.strip():
+        if not stream.peek(1).strip():
             raise InputError("is empty", file=path)
-        if b"\0" in head:
-            raise InputError("is no text file", file=path)
         for line, text in enumerate(lines(stream, str(path)), start=1):
             entry = _HEADER.match(text)
             if entry:

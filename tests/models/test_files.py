@@ -374,17 +374,6 @@ def test_an_id_that_json_lacks_is_refused(here: Path, told: Told, value: str) ->
     )
 
 
-def test_a_name_that_no_file_can_hold_is_refused_in_python_too() -> None:
-    from bft.models.workloads.rigid_jobs import rigid_job
-
-    for name, told in (
-        ("\ud800", "expected text, not"),
-        ("n" * 1_001, "at most 1,000 characters, not 1,001"),
-    ):
-        refused(told, rigid_job, name, 0, 1, 1.0)
-    assert rigid_job("é北" * 400, 0, 1, 1.0)
-
-
 def test_a_pipe_gets_the_content_and_stays_a_pipe(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -606,7 +606,7 @@ def test_a_misspelt_column_ends_the_command_and_an_unknown_one_gets_a_note(
     said = Said(INPUT, capsys)
     assert said.code == 2
     assert said.err.startswith(
-        "Error: jobs.parquet, column jreq: no such column; it differs from 'Jreq' by upper and"
+        "Error: jobs.parquet, column jreq: no such column; did you mean 'Jreq'?"
     )
     frame.assign(colour="red").to_parquet("jobs.parquet")
     assert Said(INPUT, capsys).everywhere("column colour of jobs.parquet: unknown here")
