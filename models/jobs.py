@@ -374,16 +374,6 @@ def joined(tables: Sequence[JobTable]) -> JobTable:
     """
     if len(tables) == 1:
         return tables[0]
-    homes: dict[str, str] = {}
-    for table in tables:
-        for job in table:
-            home = homes.setdefault(job.name, table.source)
-            if home != table.source:
-                raise InputError(
-                    f"the name is taken by a job of {home}; expected unique names",
-                    file=table.source,
-                    job=job.name,
-                )
     return JobTable(
         tuple(job for table in tables for job in table),
         ", ".join(table.source for table in tables),

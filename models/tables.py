@@ -184,11 +184,11 @@ def _found(path: Path) -> Path:
     if os.path.lexists(path) or _suffix(path.name) is not None:
         return path
     tried = [path.with_name(path.name + suffix) for suffix in (".pkl", ".tar.gz")]
-    found = next((each for each in tried if each.is_file()), None)
-    if found is None:
-        names = ", ".join(each.name for each in tried)
-        raise InputError(f"no such file, nor {names} beside it", file=path)
-    return found
+    for published in tried:
+        if published.is_file():
+            return published
+    names = ", ".join(each.name for each in tried)
+    raise InputError(f"no such file, nor {names} beside it", file=path)
 
 
 def _suffix(name: str) -> str | None:
@@ -288,15 +288,6 @@ def _read_pickle(stream: BinaryIO, file: str) -> pd.DataFrame:
     return frame
 
 
-def parquet_metadata(schema: pa.Schema) -> dict[str, str]:
-    """Return a Parquet file's own key-value metadata, without what pandas and Arrow add."""
-    return {
-        key.decode("utf-8", "replace"): value.decode("utf-8", "replace")
-        for key, value in (schema.metadata or {}).items()
-        if key not in _OWN_METADATA
-    }
-
-
 def _frames(
     source: BinaryIO, file: str, rows: int | None = None
 ) -> Iterator[pd.DataFrame]:
@@ -307,10 +298,10 @@ def _frames(
     try:
         parquet = pq.ParquetFile(source)
         if rows is None or not parquet.metadata.num_rows:
-            yield _frame_of(parquet.read(), file)
+            yield _frame_of(parquet.read())
             return
         for batch in parquet.iter_batches(rows):
-            yield _frame_of(pa.Table.from_batches([batch]), file)
+            yield _frame_of(pa.Table.from_batches([batch]))
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, InputError | MemoryError):  # Arrow's are of both kinds
             raise
@@ -322,21 +313,15 @@ def _frames(
         ) from error
 
 
-def _frame_of(table: pa.Table, file: str) -> pd.DataFrame:
-    """A table as a frame, with what its file says of itself, after Arrow's own check of all values."""
-    import pyarrow as pa
-
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        try:
-            column.validate(full=True)
-        except pa.ArrowInvalid as error:
-            reason = str(error).splitlines()[0]
-            message = "not UTF-8 text" if "UTF8" in reason else f"damaged: {reason}"
-            raise InputError(
-                message, file=file, column=name, hint="save it as UTF-8"
-            ) from error
+def _frame_of(table: pa.Table) -> pd.DataFrame:
+    """A table as a frame, with its file's own key-value metadata, without what pandas and Arrow add to it."""
+    table.validate(full=True)
     frame: pd.DataFrame = table.to_pandas()
-    frame.attrs["metadata"] = parquet_metadata(table.schema)
+    frame.attrs["metadata"] = {
+        key.decode("utf-8", "replace"): value.decode("utf-8", "replace")
+        for key, value in (table.schema.metadata or {}).items()
+        if key not in _OWN_METADATA
+    }
     return frame
 
 

@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from bft.models.errors import InputError
 from bft.models.jobs import Job
-from bft.models.plugins import PluginGroup, built, constants_of
+from bft.models.plugins import PluginGroup, built
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +171,6 @@ def make_workload(text: str, settings: Mapping[str, Any]) -> Workload:
             f"{owner}: expected a dataclass, whose fields a checkpoint keeps, with a name, rungs() and on()"
         )
     return cast("Workload", made)
-
-
-def takes(text: str, setting: str) -> bool:
-    """Whether the workload that a text names has a field of this name, which the run fills."""
-    return any(
-        each.name == setting for each in constants_of(_factory(text.partition(":")[0]))
-    )
 
 
 def _factory(name: str) -> Callable[..., Any]:

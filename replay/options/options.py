@@ -18,7 +18,7 @@ from bft.models.checks import (
     refuse_unknown,
 )
 from bft.models.errors import FLAGS, naming_options
-from bft.models.searches.workload_api import Workload, make_workload, takes
+from bft.models.searches.workload_api import Workload, make_workload
 from bft.replay.engine.rules import Interference, Rules
 from bft.replay.options.table import (
     CONSTANTS,
@@ -154,8 +154,8 @@ class Options(OptionTable):
     @property
     def draws(self) -> bool:
         """Whether jobs are drawn at random."""
-        searches = self.workload is not None and takes(self.workload, "seed")
-        return self.shuffle_submits or self.arrival is not None or searches
+        drawn = self.arrival, self.workload
+        return self.shuffle_submits or any(each is not None for each in drawn)
 
     @property
     def policy_type(self) -> PolicyType:

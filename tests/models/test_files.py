@@ -155,14 +155,14 @@ def test_parquet_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     assert len(read_table(path)) == 0
 
 
-def test_parquet_with_texts_that_are_not_utf8_is_refused_by_column(
+def test_parquet_with_texts_that_are_not_utf8_is_refused(
     tmp_path: Path, told: Told
 ) -> None:
     path = tmp_path / "jobs.parquet"
     bad = pa.array([b"ok", b"\xff\xfe"], pa.binary())
     for column in (bad.view(pa.string()), bad.view(pa.string()).dictionary_encode()):
         pq.write_table(pa.table({"x": [1, 2], "name": column}), path)
-        said = f"{path}, column name: not UTF-8 text (save it as UTF-8)"
+        said = f"{path}: not a readable Parquet file"
         told(f"convert {path} -o {tmp_path}/out.parquet", said, code=2)
 
 
