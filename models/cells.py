@@ -347,10 +347,8 @@ class Row:
         value = read_number(self._rows.values(column)[self.index])
         if value.is_integer() and abs(value) < WHOLE_BELOW and _within(value, bounds):
             return int(value)
-        noun = "a whole number"
-        if abs(value) >= WHOLE_BELOW:
-            noun += f" < {WHOLE_BELOW} in size"
-        return self._default(column, default, noun, bounds)
+        large = f" < {WHOLE_BELOW} in size" if abs(value) >= WHOLE_BELOW else ""
+        return self._default(column, default, f"a whole number{large}", bounds)
 
     def name(self, column: str, default: D | EllipsisType = ...) -> str | D:
         """The text in a cell without spaces around it, or the digits of a whole number; `default` for an empty cell."""

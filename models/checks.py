@@ -51,15 +51,15 @@ class Number(Check):
     Parameters
     ----------
     low, high
-        Smallest and largest allowed value; None for no limit. NaN and infinities are never allowed.
+        Smallest and largest allowed value. NaN and infinities are never allowed.
     above, below
         Exclude `low`, or `high`, itself.
     kind
         The type in one word: `integer` for whole numbers only; `seconds` is said in messages.
     """
 
-    low: float | None = None
-    high: float | None = None
+    low: float = -math.inf
+    high: float = math.inf
     above: bool = False
     below: bool = False
     kind: str = "number"
@@ -69,9 +69,9 @@ class Number(Check):
         """A description of valid values."""
         nouns = {"integer": "a whole number", "seconds": "a number of seconds"}
         limits = []
-        if self.low is not None:
+        if self.low > -math.inf:
             limits.append(f"{'>' if self.above else '>='} {self.low:g}")
-        if self.high is not None:
+        if self.high < math.inf:
             limits.append(f"{'<' if self.below else 'at most'} {self.high:g}")
         noun = nouns.get(self.kind, "a finite number")
         return f"{noun} {' and '.join(limits)}".rstrip()
@@ -81,8 +81,10 @@ class Number(Check):
         whole = self.kind == "integer"
         wanted: Any = Integral if whole else Real
         is_number = isinstance(value, wanted) and not isinstance(value, bool)
-        if is_number and self._inside(value):
-            return int(value) if whole else float(value)
+        if is_number and math.isfinite(value):
+            above = value > self.low if self.above else value >= self.low
+            if above and (value < self.high if self.below else value <= self.high):
+                return int(value) if whole else float(value)
         raise ValueError(f"expected {self.expected}, not {value!r}")
 
     def read(self, text: str) -> Any:
@@ -92,19 +94,13 @@ class Number(Check):
         except (ValueError, OverflowError):
             raise ValueError(f"expected {self.expected}, not {text!r}") from None
 
-    def _inside(self, value: Any) -> bool:
-        low, high = self.low, self.high
-        above = low is None or (value > low if self.above else value >= low)
-        below = high is None or (value < high if self.below else value <= high)
-        return above and below and math.isfinite(value)
-
 
 def seconds(*, zero: bool = False, high: float = MAX_S) -> Number:
     """A number of seconds, above 0 or (with `zero`) at least 0."""
     return Number(0, high, above=not zero, kind="seconds")
 
 
-def whole(low: int, high: int | None = None) -> Number:
+def whole(low: int, high: float = math.inf) -> Number:
     """A whole number from `low` on."""
     return Number(low, high, kind="integer")
 

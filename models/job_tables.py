@@ -19,31 +19,60 @@ from bft.models.tables import read_table, trusting_pickles, write_parquet
 
 
 class Column(NamedTuple):
-    """A column of one value a job: the field of `Job` that it fills, and how its cells are read."""
+    """A column of one value a job: the field of `Job` that it fills, how its cells are read, and what they say.
+
+    One with a default is optional. The page on files lists the meanings.
+    """
 
     field: str
     read: Callable[..., Any]
+    meaning: str
     default: Any = ...
     bounds: Mapping[str, float] = {}
 
 
-# Columns beside the name, the sizes (Jmin, Jmax, sizes) and the curves (Ns, Ps, Os); those with a default are optional.
+# Columns beside the name, the sizes (Jmin, Jmax, sizes) and the curves (Ns, Ps, Os).
 COLUMNS: Mapping[str, Column] = {
-    "Pmax": Column("pmax", Row.number),
-    "Tsub": Column("tsub_ns", Row.instant),
-    "Tcup": Column("tcup_s", Row.number),
-    "Tcdw": Column("tcdw_s", Row.number),
-    "Jreq": Column("jreq", Row.whole, None, {"max": MAX_UNITS}),
-    "weight": Column("weight", Row.number, 1.0),
-    "model": Column("model", Row.name, ""),
-    "batch_size": Column("batch_size", Row.number, None, {"above": 0}),
-    "memory_gib": Column("memory_gib", Row.number, None, {"min": 0}),
-    "user": Column("user", Row.name, ""),
-    "vc": Column("vc", Row.name, ""),
-    "deadline": Column("deadline_ns", Row.instant, None),
-    "skew": Column("skew", Row.number, None),
-    "spread_slowdown": Column("spread_slowdown", Row.number, 1.0),
-    "total_memory_gib": Column("total_memory_gib", Row.number, None, {"min": 0}),
+    "Pmax": Column("pmax", Row.number, "total work, samples"),
+    "Tsub": Column(
+        "tsub_ns", Row.instant, "submit time, UTC; all rows with a zone, or none"
+    ),
+    "Tcup": Column("tcup_s", Row.number, "s lost when it grows"),
+    "Tcdw": Column("tcdw_s", Row.number, "s lost when it shrinks"),
+    "Jreq": Column(
+        "jreq",
+        Row.whole,
+        "units that a rigid policy requests; else the smallest n that reaches 80 % of P(Jmax)",
+        None,
+        {"max": MAX_UNITS},
+    ),
+    "weight": Column("weight", Row.number, "factor on its objective", 1.0),
+    "model": Column("model", Row.name, "what it trains, as tables of xi name it", ""),
+    "batch_size": Column(
+        "batch_size", Row.number, "samples of a step", None, {"above": 0}
+    ),
+    "memory_gib": Column(
+        "memory_gib", Row.number, "GiB that it takes of a unit", None, {"min": 0}
+    ),
+    "user": Column("user", Row.name, "who submits it", ""),
+    "vc": Column("vc", Row.name, "its virtual cluster", ""),
+    "deadline": Column("deadline_ns", Row.instant, "when it should be done, UTC", None),
+    "skew": Column(
+        "skew", Row.number, "share of its largest tensor in its parameters", None
+    ),
+    "spread_slowdown": Column(
+        "spread_slowdown",
+        Row.number,
+        "times that a step takes longer on more nodes than needed",
+        1.0,
+    ),
+    "total_memory_gib": Column(
+        "total_memory_gib",
+        Row.number,
+        "GiB of its units together; with `--option unit-memory=G` it runs on sizes n with n · G ≥ this",
+        None,
+        {"min": 0},
+    ),
 }
 REQUIRED = ("Jmin", "Jmax", "Pmax", "Tsub", "Tcup", "Tcdw", "Ns", "Ps", "Os")
 OPTIONAL = (*(name for name in COLUMNS if name not in REQUIRED), "sizes")
@@ -72,10 +101,9 @@ def read_jobs(path: str | Path, *, trust_pickle: bool = False) -> JobTable:
     """Read a native job table (Parquet, CSV or JSON lines).
 
     Columns: name, Jmin, Jmax, Pmax (samples), Tsub (UTC), Tcup, Tcdw (s), Ns, Ps, Os (lists; in CSV as JSON), and
-    Ps@KIND and Os@KIND where its curve differs on units of that kind,
-    optionally Jreq, weight, model, batch_size, memory_gib, user, vc, deadline (UTC), skew, spread_slowdown, sizes
-    (see `Job.sizes`: a list, or the word powers-of-2), total_memory_gib. What other columns say is kept in `Job.extra`;
-    a note of the table names those that no policy of this package reads.
+    Ps@KIND and Os@KIND where its curve differs on units of that kind; optionally those of `COLUMNS` and sizes
+    (docs/formats.md). What other columns say is kept in `Job.extra`; a note of the table names those that no policy of
+    this package reads.
 
     Raises
     ------

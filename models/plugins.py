@@ -138,11 +138,6 @@ class Constant:
     default: Any
     help: str
 
-    @property
-    def expected(self) -> str:
-        """A description of valid values."""
-        return _expected(self.type)
-
 
 def constant(default: Any, text: str, check: Check | None = None) -> Any:
     """A field with its default, what help says of it, and its range, which `check_fields` checks at construction."""
@@ -172,10 +167,8 @@ def constants_of(
     ]
 
 
-@cache
-def _types(factory: Callable[..., Any]) -> dict[str, Any]:
-    """The types of a class's fields; they are asked for a dozen times per replay, and reading them takes long."""
-    return get_type_hints(factory)
+# The types of a class's fields are asked for a dozen times per replay, and reading them takes long.
+_types = cache(get_type_hints)
 
 
 def parsed_constants(
@@ -199,7 +192,7 @@ def parsed_constants(
             values[key] = _parsed(known[key].type, text.strip())
         except ValueError as error:
             raise InputError(
-                f"{what}, option {key!r}: expected {known[key].expected}, not {text!r}"
+                f"{what}, option {key!r}: expected {expected(known[key].type)}, not {text!r}"
             ) from error
     return values
 
@@ -266,13 +259,14 @@ def _parsed(kind: Any, text: str) -> Any:
     return words[word]
 
 
-def _expected(kind: Any) -> str:
+def expected(kind: Any) -> str:
+    """A description of the values of a type, as texts state them."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        return " or ".join(map(_expected, arguments))
+        return " or ".join(map(expected, arguments))
     if origin is Literal:
         return f"one of {', '.join(map(str, arguments))}"
     if origin is tuple:
-        return f"{_expected(arguments[0])}, several with commas between"
+        return f"{expected(arguments[0])}, several with commas between"
     names = {bool: "yes or no", int: "a whole number", float: "a number", str: "a text"}
     return {**names, type(None): "none"}.get(kind, str(kind))

@@ -14,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
@@ -549,21 +548,14 @@ def row_groups(parts: Iterable[Columns]) -> Iterator[Columns]:
     >>> [part["k"].shape for part in row_groups([{"k": np.arange(2)}, {"k": np.arange(3)}])]
     [(5,)]
     """
-    waiting: list[Columns] = []
-    count = 0
-    for part in chain(parts, [None]):
-        if part is not None:
-            waiting.append(part)
-            count += len(next(iter(part.values())))
-        while waiting and (count >= ROW_GROUP or part is None):
-            rows = {
-                name: np.concatenate([one[name] for one in waiting])
-                for name in waiting[0]
-            }
-            waiting.clear()
+    rows: Columns = {}
+    for part in parts:
+        rows = {
+            name: np.concatenate([rows[name], column]) if rows else column
+            for name, column in part.items()
+        }
+        while len(next(iter(rows.values()))) > ROW_GROUP:
             yield {name: column[:ROW_GROUP] for name, column in rows.items()}
-            count -= ROW_GROUP
-            if count > 0:
-                waiting = [{name: column[ROW_GROUP:] for name, column in rows.items()}]
-            else:
-                count = 0
+            rows = {name: column[ROW_GROUP:] for name, column in rows.items()}
+    if rows:
+        yield rows

@@ -133,10 +133,6 @@ class DurationEstimator:
         return _features(_submitted(jobs, self.optional, source), known, self.optional)
 
 
-# Predictions that need no model.
-BASELINES: Final = ("user at size", "constant")
-
-
 def baselines(
     before: pd.DataFrame, after: pd.DataFrame, past: pd.DataFrame, *, source: str = ""
 ) -> dict[str, FloatArray]:
@@ -152,8 +148,11 @@ def baselines(
     learnt = _past(before, (), source)
     known = pd.concat([learnt, _past(past, (), source)])
     by_user = _features(_submitted(after, (), source), known, ())["user_gpus_mean"]
-    logs = (by_user.to_numpy(), np.full(len(after), learnt["target"].mean()))
-    return dict(zip(BASELINES, map(np.expm1, logs), strict=True))
+    logs = {
+        "user at size": by_user.to_numpy(),
+        "constant": np.full(len(after), learnt["target"].mean()),
+    }
+    return {name: np.expm1(values) for name, values in logs.items()}
 
 
 def split_in_time(

@@ -97,7 +97,7 @@ def _bar(label: str) -> str:
 _OF_STEP: Final = r"(?P<step>[0-9]+)"
 # What may stand before the name of a step's time: another word would make another time of it.
 _NAME_BEGINS: Final = (
-    r"(?:^|[^\w\s/.-]\s*|[0-9)]\s+"
+    r"(?:^|[^\w\s/.-]\s*|(?<=[0-9)]\s)\s*"
     r"|\b(?:train|training|trainer|global|perf|avg|average|mean|running)[ _/.-]+)"
 )
 _STEP_TIME: Final = (

@@ -133,16 +133,9 @@ class StepTimes:
 
         Order statistics l and u with P(l <= Binomial(n, 1/2) < u) >= confidence (Conover, Practical Nonparametric
         Statistics, §3.2); with so few records that none reach it, the whole range. It takes records as independent.
-
-        Raises
-        ------
-        ValueError
-            When the confidence is not in (0, 1).
         """
         from scipy.stats import binom
 
-        if not 0 < confidence < 1:
-            raise ValueError(f"expected a confidence in (0, 1), not {confidence}")
         ordered = np.sort(self.seconds)
         low = int(binom.ppf((1 - confidence) / 2, len(ordered), 0.5))
         low = max(low - 1, 0)

@@ -52,12 +52,11 @@ def _shown(name: str, known: Mapping[str, OptionField]) -> str:
     texts = [_plain(known[name].default)]
     for condition, sets in DEFAULTS:
         if name in sets:
-            others = []
-            for other, values in condition.items():
-                joint = "=" if known[other].rare else " "
-                text = f"{known[other].flag}{joint}{' or '.join(values)}"
-                others.append(text.rstrip(" "))
-            texts.append(f"with {', '.join(others)} {_plain(sets[name])}")
+            stated = ", ".join(
+                f"{known[other].flag}{'=' * known[other].rare or ' '}{' or '.join(values)}".rstrip()
+                for other, values in condition.items()
+            )
+            texts.append(f"with {stated} {_plain(sets[name])}")
     return "; ".join(texts)
 
 
