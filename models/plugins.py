@@ -28,6 +28,8 @@ class PluginGroup:
         The word for one of them in messages, such as `policy`.
     ours
         The names that we have; no package can replace one of them.
+    home
+        The package in which `factory` finds ours, each as `module:name`.
 
     Examples
     --------
@@ -41,6 +43,7 @@ class PluginGroup:
     name: str
     kind: str
     ours: Collection[str]
+    home: str = ""
 
     def each(self) -> Iterator[str]:
         """Yield the built-in names, then the names of other packages in alphabetical order.
@@ -87,6 +90,21 @@ class PluginGroup:
             raise InputError(
                 f"{label} cannot be loaded: {type(error).__name__}: {error}"
             ) from error
+
+    def factory(self, name: str) -> Callable[..., Any]:
+        """The class or function of a name, imported when it is asked for; InputError as `load`."""
+        if isinstance(self.ours, Mapping) and name in self.ours:
+            module, attribute = self.ours[name].split(":")
+            ours: Callable[..., Any] = getattr(
+                import_module(f"{self.home}.{module}"), attribute
+            )
+            return ours
+        found, label = self.load(name)
+        if not callable(found):
+            raise InputError(
+                f"{label} is a {type(found).__name__}, expected a class or function that makes a {self.kind}"
+            )
+        return found
 
 
 def how_to_install(name: str) -> str:

@@ -87,8 +87,6 @@ class StepTimes:
         gives only tokens per second, with an unknown number of tokens per sample.
     samples
         Samples a step over all units, None when not known; 1 with per = "sample" or "token".
-    warmup
-        Records left out at the start.
     ignored
         Records without a usable duration: not finite, not positive, or a step counter that went back.
     notes
@@ -112,7 +110,6 @@ class StepTimes:
     seconds: FloatArray
     per: Basis
     samples: float | None
-    warmup: int = 0
     ignored: int = 0
     notes: tuple[str, ...] = ()
     used: str = ""
@@ -644,7 +641,6 @@ def _step_times(
         seconds,
         per,
         samples,
-        skipped,
         found.ignored,
         tuple(notes),
         f"{len(records)} with {form} (as {quoted_line(first['row'], first['text'])})",
