@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from inspect import signature
 from types import FunctionType
 
 import numpy as np
 
-from bft.milp.jobs import BoolArray, FloatArray, IntArray
+from bft.milp.jobs import BoolArray, FloatArray, IntArray, ProblemError
 
 Value = Callable[..., float]
 """A function with the parameters of `value`."""
@@ -66,6 +67,17 @@ def value(
     else:
         gained -= lost_s * rate
     return gained * weight
+
+
+def check_value(worth: Value) -> None:
+    """Refuse what cannot be called as `value` is, before Numba does so in its own words."""
+    parameters = signature(value).parameters
+    try:
+        signature(worth).bind(*parameters)
+    except (TypeError, ValueError) as error:
+        what = f"value: expected a function of {', '.join(parameters)}, as bft.milp.value is"
+        named = getattr(worth, "__name__", repr(worth))
+        raise ProblemError(f"{what}, not {named}: {error}") from None
 
 
 Filled = tuple[FloatArray, BoolArray, float]
