@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from _common import print_head, print_row
+from _tables import print_head, print_row
 from numpy.typing import NDArray
 
 from bft.models import Curve, Job, JobTable

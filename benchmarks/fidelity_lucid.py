@@ -34,7 +34,8 @@ from bft.replay.policies.tiresias import TiresiasL
 
 sys.path.insert(0, str(Path(__file__).parent))
 from _colocation import read_colocation
-from _common import print_head, print_row, reference_folder
+from _published import reference_folder
+from _tables import print_head, print_row
 
 UNITS_PER_NODE = 8
 # The artifact's stand-in for estimates below 0, its stopped jobs' overhead, and the memory of its units.

@@ -18,7 +18,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from _common import print_head, print_row, reference_folder
+from _published import reference_folder
+from _tables import print_head, print_row
 
 from bft.models.workloads.jobs_pollux import read_pollux_jobs
 from bft.replay import Replay, Rules, always_idle

@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
-from _common import print_head, print_row, reference_folder
+from _published import reference_folder
+from _tables import print_head, print_row
 
 import bft
 

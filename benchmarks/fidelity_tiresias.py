@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from _common import print_head, print_row, reference_folder
+from _published import reference_folder
+from _tables import print_head, print_row
 
 from bft.models.workloads.rigid_jobs import read_tiresias_jobs
 from bft.replay import Policy, Replay, Rules, always_idle

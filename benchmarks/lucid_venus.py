@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pandas as pd
 from _colocation import read_colocation
-from _common import reference_folder
+from _published import reference_folder
 from fidelity_lucid import (
     POOR_ESTIMATE_S,
     PROFILER_FROM,
