@@ -57,13 +57,12 @@ def ran(folder: Path, interpreter: str, *arguments: str) -> None:
 
 # --- Pollux -----------------------------------------------------------------------------------------------------------
 
-_LOADS = ("0.5", "1.0", "1.5", "2.0")
 POLLUX_RESULTS = {
     "results-inter": ("avoid", "inter25", "inter50", "noavoid"),
     "results-jobload": tuple(
         f"{policy}-{load}"
         for policy in ("optimus", "pollux", "tiresias")
-        for load in _LOADS
+        for load in ("0.5", "1.0", "1.5", "2.0")
     ),
     "results-period": (
         "pollux-1m",

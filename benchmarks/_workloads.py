@@ -17,8 +17,6 @@ from bft.models import Job as ReplayedJob
 from bft.replay import NodeTrace
 
 SECOND_NS = 10**9
-MIN_GAIN, MAX_GAIN = 1.1, 1.6
-PARTNERS = 3
 
 
 def queue_problem(jobs: int, units: int, running: int, *, apart: bool) -> Problem:
@@ -62,7 +60,7 @@ def sharing_problem(
     rng = np.random.default_rng(seed)
     curves = list(dnn_scalability().values())
     kinds = len(curves)
-    ratios = rng.uniform(MIN_GAIN, MAX_GAIN, (kinds, kinds)).tolist()
+    ratios = rng.uniform(1.1, 1.6, (kinds, kinds)).tolist()
     jobs = []
     for j in range(running + waiting):
         curve = {0: 0.0, **curves[j % kinds]}
@@ -87,7 +85,7 @@ def sharing_problem(
     # Each running job may also share with one of those that run and three kinds of those that wait.
     pairs += [pair(j, j + 1) for j in range(1, running - 1, 2)]
     groups = tuple(tuple(range(running + k, len(jobs), kinds)) for k in range(kinds))
-    for j, k in itertools.product(range(running), range(PARTNERS)):
+    for j, k in itertools.product(range(running), range(3)):
         pairs.append(pair(j, groups[(j + k) % kinds][0]))
     for a, b in itertools.combinations_with_replacement(groups, 2):
         pairs.append(pair(*sorted((a[0], b[0] if a is not b else a[1]))))

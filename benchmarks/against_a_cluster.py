@@ -165,7 +165,7 @@ def jct_s(run: Recorded, clock: FloatArray) -> FloatArray:
     instants = np.round(clock * SECOND_NS).astype(np.int64)
     start, end = instants[run.held["round"]], instants[run.held["round"] + 1]
     rows = run.held.assign(
-        job=run.held["job"].map(name_of),
+        job=run.held["job"].map("job {}".format),
         start=pd.to_datetime(start, unit="ns", utc=True),
         end=pd.to_datetime(end, unit="ns", utc=True),
     )
@@ -193,16 +193,11 @@ def jct_s(run: Recorded, clock: FloatArray) -> FloatArray:
     )
 
 
-def name_of(number: int) -> str:
-    """The name of a job."""
-    return f"job {number}"
-
-
 def as_job(number: int, row: Any, arrival_ns: int, seconds: float) -> Job:
     """A job that needs so many seconds on its GPUs."""
     gpus = int(row["gpus"])
     curve = Curve(np.array([0, gpus]), np.array([0.0, 1.0]))
-    return Job(name_of(number), arrival_ns, gpus, gpus, seconds, 0.0, 0.0, curve, curve)
+    return Job(f"job {number}", arrival_ns, gpus, gpus, seconds, 0.0, 0.0, curve, curve)
 
 
 def left_out_jct_s(run: Recorded) -> FloatArray:

@@ -142,12 +142,6 @@ SOURCES = {
 }
 
 
-def content_of(path: Path) -> bytes:
-    """The content of a file, unpacked if its name ends in .gz (but for archives)."""
-    content = path.read_bytes()
-    return gzip.decompress(content) if packed(path.name) else content
-
-
 def packed(name: str) -> bool:
     """Whether a file is compressed, and the list has the SHA-256 of what is in it."""
     return name.endswith(".gz") and not name.endswith(".tar.gz")
@@ -163,26 +157,25 @@ def state_of(path: Path, expected: str) -> str:
     """Whether a file is there: same, different or absent."""
     if not path.is_file():
         return "absent"
+    content = path.read_bytes()
     try:
-        content = content_of(path)
+        content = gzip.decompress(content) if packed(path.name) else content
     except (OSError, EOFError):  # a .gz file that cannot be unpacked
         return "different"
     return "same" if hashlib.sha256(content).hexdigest() == expected else "different"
 
 
 def check(folder: Path, top: str = "") -> Counter[str]:
-    """Print each file that is absent or different, and one line per folder; return the number of files by state."""
-    states: dict[str, Counter[str]] = {}
+    """Print each file that is absent or different; return the number of files by state."""
+    states: Counter[str] = Counter()
     for name, expected in listed().items():
         if name.startswith(top):
             state = state_of(folder / name, expected)
-            states.setdefault(name.split("/")[0], Counter())[state] += 1
+            states[state] += 1
             if state != "same":
                 print(f"{state:<10}{name}")
-    for name, counts in states.items():
-        known = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
-        print(f"{name:<12}{known}")
-    return sum(states.values(), Counter())
+    print(dict(states))
+    return states
 
 
 def downloaded(name: str, scratch: Path) -> Path:
@@ -263,8 +256,6 @@ def fetch(
                         place(folder / ours, content)
             except (RuntimeError, OSError) as error:
                 raise SystemExit(f"{source.url}: its program needs {source.needs}: {error}") from None  # fmt: skip
-    if source.program and not run:
-        print(f"--run PYTHON makes more with its program, which needs {source.needs}")
 
 
 def place(target: Path, content: bytes) -> None:

@@ -30,21 +30,6 @@ def named(model: str, amp: int) -> str:
     return f"{model}+amp" if amp else model
 
 
-def measurements(folder: str) -> list[Measurement]:
-    """The published pairs."""
-    return [
-        Measurement(
-            named(row.model1, row.amp1),
-            named(row.model2, row.amp2),
-            row.xi1,
-            row.xi2,
-            row.batchsize1,
-            row.batchsize2,
-        )
-        for row in pd.read_csv(folder).itertuples()
-    ]
-
-
 def estimates(
     rest: Sequence[Measurement], left_out: Sequence[Measurement]
 ) -> list[tuple[float, float, float]]:
@@ -72,7 +57,18 @@ def main() -> None:
     parser.add_argument("--every", type=int, default=1, metavar="N", help="leave out every N-th pair only")  # fmt: skip
     every = parser.parse_args().every
     folder = reference_folder() / "lucid"
-    rows = measurements(str(folder / "xi_pairs_from_colocate_info.csv"))
+    pairs = pd.read_csv(folder / "xi_pairs_from_colocate_info.csv")
+    rows = [
+        Measurement(
+            named(pair.model1, pair.amp1),
+            named(pair.model2, pair.amp2),
+            pair.xi1,
+            pair.xi2,
+            pair.batchsize1,
+            pair.batchsize2,
+        )
+        for pair in pairs.itertuples()
+    ]
     folds: dict[str, dict[Hashable, list[int]]] = {
         "a pair": {at: [at] for at in range(0, len(rows), every)},
         "a configuration": defaultdict(list),

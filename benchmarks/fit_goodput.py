@@ -6,7 +6,7 @@ For each application of Pollux' artifact the published model is fitted by the pu
 its measured placements: each held out in turn, and a random fifth held out (ten times). The error of a measurement is
 |predicted / measured - 1| of its step time: median and 90th percentile. `6-16 nodes` asks the fit to all placements, of
 four nodes at most, for the artifact's runs on more nodes. `--png` draws for each application instead the efficiency of
-batch sizes over progress (OSDI'21, figure 2), and the throughput of placements, as measured and as fitted.
+batch sizes over progress (OSDI'21, figure 2).
 """
 
 from __future__ import annotations
@@ -51,24 +51,6 @@ def efficiencies(application: Application) -> pd.DataFrame:
     return pd.DataFrame(columns, index=pd.Index(progress, name="progress"))
 
 
-def throughputs(application: Application) -> pd.DataFrame:
-    """Samples/s by replicas, at the batch a replica that was measured most often: measured (medians), and fitted."""
-    observed = application.observations
-    measured = pd.DataFrame(
-        {"nodes": observed.nodes, "replicas": observed.replicas, "step_s": observed.step_s}
-    )  # fmt: skip
-    atomic = pd.Series(observed.atomic).mode()[0]
-    steps = measured[observed.atomic == atomic].groupby(["nodes", "replicas"]).median()
-    nodes, replicas = (steps.index.get_level_values(level) for level in (0, 1))
-    rates = pd.DataFrame(
-        {
-            "measured": replicas * atomic / steps["step_s"],
-            "fitted": fit_throughput(observed).throughput(nodes, replicas, atomic),
-        }
-    )
-    return rates.unstack("nodes")
-
-
 def draw(traces: Path, target: Path) -> list[Path]:
     """Write a picture of each application into a folder; the files."""
     from matplotlib.figure import Figure
@@ -77,10 +59,8 @@ def draw(traces: Path, target: Path) -> list[Path]:
     files = []
     for folder in sorted(traces.iterdir()):
         application = read_application(folder)
-        figure = Figure(figsize=(10, 4), layout="constrained")
-        left, right = figure.subplots(1, 2)
-        efficiencies(application).plot(ax=left, ylabel="efficiency")
-        throughputs(application).plot(ax=right, ylabel="samples/s", marker=".")
+        figure = Figure(layout="constrained")
+        efficiencies(application).plot(ax=figure.subplots(), ylabel="efficiency")
         files.append(target / f"{application.name}.png")
         figure.savefig(files[-1], dpi=110)
     return files

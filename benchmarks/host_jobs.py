@@ -21,12 +21,11 @@ from _tables import chosen, print_head, print_row, program
 import bft
 
 BEST = {"preset": "best"}
-PUBLISHED = {"tfwd": 120}
 NAMED = "as named"
 ROWS: dict[str, dict[str, Any]] = {}
 for setting, options, kept in (
     ("nodes 0-511, best", {**BEST, "first_node": 0}, (0, 1, 2, 4, 8, 16)),
-    ("nodes 0-511, published", {**PUBLISHED, "first_node": 0}, (0, 4)),
+    ("nodes 0-511, published", {"tfwd": 120, "first_node": 0}, (0, 4)),
     ("nodes 3072-3583, best", {**BEST, "first_node": 3072}, (0, 4)),
     ("sacct, 46 nodes, by job, best", BEST, (0, 2, 4, 8)),
 ):

@@ -3,7 +3,7 @@
 python benchmarks/predict_lucid.py
 
 Durations: learnt from jobs of the Venus log that had finished by 20 September, tested on those submitted after.
-Submissions: learnt from April to August, tested in September. Packing: each model's profiles by the other models'.
+Submissions: learnt from April to August, tested in September.
 Beside the GA2M of `bft.models` stand Lucid's four baselines, given the same features:
 pip install lightgbm scikit-learn xgboost-cpu
 """
@@ -26,7 +26,6 @@ from sklearn.preprocessing import StandardScaler
 
 from bft.models.learned.duration import DurationEstimator, Forecaster, ahead
 from bft.models.learned.ga2m import accuracy, any_order
-from bft.models.learned.packing import leave_one_model_out
 
 FOREST = {"n_estimators": 50, "min_samples_leaf": 20, "max_features": 0.5, "random_state": 0}  # fmt: skip
 BOOSTED = {"n_estimators": 200, "learning_rate": 0.05, "n_jobs": 1}
@@ -114,23 +113,11 @@ def forecasts(lucid: Path) -> None:
     print_accuracies(predictions, actual)
 
 
-def packing(lucid: Path) -> None:
-    """Predict sharing scores of models from the profiles of other models."""
-    profiles = pd.read_csv(lucid / "single_data.csv")
-    label = profiles["label"].to_numpy()
-    right = (leave_one_model_out(profiles) == label).mean()
-    majority = np.bincount(label).max() / len(label)
-    print(
-        f"\nsharing scores by other models' profiles: {right:.3f} right, the majority {majority:.3f}"
-    )
-
-
 def main() -> None:
     """Print all tables."""
     lucid = reference_folder() / "lucid"
     durations(lucid)
     forecasts(lucid)
-    packing(lucid)
 
 
 if __name__ == "__main__":

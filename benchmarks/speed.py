@@ -52,7 +52,6 @@ ROOT = Path(__file__).parents[1]
 HISTORY = ROOT / "build" / "speed.csv"
 # A phase is slower from this ratio on, and from so many seconds on.
 RATIO, LEAST_S = 1.1, 0.01
-MIB = 2**10
 COMMAND = "import sys; from bft.replay.cli.main import run; sys.exit(run(sys.argv[1:]))"
 
 
@@ -81,7 +80,7 @@ class Clock:
         yield
         seconds = (processor_s() - began) / times
         who = resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN
-        self.taken[name] = seconds, max(resource.getrusage(each).ru_maxrss for each in who) / MIB  # fmt: skip
+        self.taken[name] = seconds, max(resource.getrusage(each).ru_maxrss for each in who) / 1024  # fmt: skip
 
     def command(self, name: str, *words: object) -> None:
         """Measure a command of bft-replay; without a name it is only run."""
@@ -92,7 +91,7 @@ class Clock:
         if status:
             raise SystemExit(f"bft-replay {' '.join(map(str, words))}: failed")
         if name:
-            self.taken[name] = used.ru_utime + used.ru_stime, used.ru_maxrss / MIB
+            self.taken[name] = used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
 
 
 class Keeps:
@@ -258,17 +257,14 @@ def checked_out(commit: str, folder: Path) -> Path:
 
 def measured(spec: str, path: Path | None) -> dict[str, tuple[float, float]]:
     """Measure a spec in a process of its own, with the packages of a folder; empty where these lack what it needs."""
-    environment = dict(os.environ)
-    if path:
-        environment["PYTHONPATH"] = str(path)
+    environment = os.environ | ({"PYTHONPATH": str(path)} if path else {})
     with TemporaryDirectory() as folder:
         words = [sys.executable, __file__, "--measure", spec]
         done = subprocess.run(words, cwd=folder, env=environment, capture_output=True, check=False)  # fmt: skip
     if done.returncode and path is None:
         raise SystemExit(f"{spec}: failed\n{done.stderr.decode()}")
-    taken: dict[str, tuple[float, float]] = {}
-    if not done.returncode:
-        taken = json.loads(done.stdout.splitlines()[-1])
+    lines = done.stdout.splitlines() if not done.returncode else ["{}"]
+    taken: dict[str, tuple[float, float]] = json.loads(lines[-1])
     return taken
 
 
@@ -288,15 +284,13 @@ def main() -> int:
     with TemporaryDirectory() as scratch:
         sides: dict[str, Path | None] = {commit_of("HEAD"): None}
         if given.against:
-            path = checked_out(given.against, Path(scratch))
-            sides[commit_of(given.against)] = path
+            sides[commit_of(given.against)] = checked_out(given.against, Path(scratch))
         columns = [f"{unit}, {side}" for side in sides for unit in ("ms", "MiB")]
         print_head("spec", "phase", *columns, *["ratio"][: len(sides) - 1])
         for spec in specs:
             if spec in LONG and given.only == [""]:
                 continue
-            rounds = 1 if spec in LONG else given.rounds
-            least = least_of(spec, sides, rounds)
+            least = least_of(spec, sides, 1 if spec in LONG else given.rounds)
             keep(spec, least)
             here, *there = least.values()
             for phase, (seconds, mib) in here.items():

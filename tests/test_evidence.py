@@ -192,15 +192,12 @@ def test_files_of_the_pinned_commit_are_placed_and_checked(
 ) -> None:
     folder = tmp_path / "reference"
     data.fetch("own", folder)
-    assert "--run PYTHON makes more" in capsys.readouterr().out
     assert (folder / "own" / "jobs.csv").read_bytes() == TABLE
     assert gzip.decompress((folder / "own" / "curves.csv.gz").read_bytes()) == CURVE
     assert (folder / "own" / "both.csv").read_bytes() == TABLE + CURVE
     assert not (folder / "other").exists()
     assert data.check(folder) == {"same": 3, "absent": 3}
-    printed = capsys.readouterr().out
-    assert "absent    own/golden/ours.csv" in printed
-    assert "own         2 absent, 3 same" in printed
+    assert "absent    own/golden/ours.csv" in capsys.readouterr().out
 
 
 def test_a_program_makes_its_results_and_no_others_are_taken(
