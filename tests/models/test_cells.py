@@ -48,7 +48,7 @@ from bft.replay.policies.tiresias import read_samples
 from bft.replay.pools import cluster_pools
 
 read_colocation = runpy.run_path(
-    str(Path(__file__).parents[2] / "benchmarks" / "_colocation.py")
+    str(Path(__file__).parents[2] / "benchmarks" / "_published.py")
 )["read_colocation"]
 REQUIRED = object()
 TSUB, TSUB_NS = "2021-02-10T20:21:15Z", 1_612_988_475_000_000_000
