@@ -696,3 +696,12 @@ def test_sharing_is_answered_alike_by_all_backends_where_no_solver_is_needed(
                 == 1
             )
     assert alike >= problems // 2
+
+
+def test_a_job_takes_some_units_of_a_stretch_that_is_not_worth_the_price() -> None:
+    # `large` has no room, and for the units that it leaves `late` is far from its next breakpoint.
+    many = Job("many", 1, 100, ns=[0, 100], os=[0, 10_000], tcup=0.0, tcdw=0.0)
+    large = Job("large", 4, 4, ns=[0, 4], os=[0, 20], tcup=0.0, tcdw=0.0)
+    late = Job("late", 1, 8, ns=[0, 2, 8], os=[0, 200, 206], tcup=0.0, tcdw=0.0)
+    problem = Problem(105, 120.0, (many, large, late), (0, 0, 0))
+    assert solve(problem, backend="exact").counts == (100, 0, 5)
