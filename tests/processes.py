@@ -13,12 +13,12 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from signal import Signals
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import IO, Any
 
 # As the console script does; a module of its own would be run twice.
 SCRIPT = [sys.executable, "-c", "from bft.replay.cli import main; main()"]
@@ -93,33 +93,38 @@ def _warm() -> subprocess.Popen[str]:
     return process
 
 
+def _begun(
+    command: Sequence[str], folder: Path, environment: Mapping[str, str], *files: str
+) -> IO[str]:
+    """Run a script of Python in a fork of a process that has loaded our modules; what is returned tells its end."""
+    server = _warm()
+    assert server.stdin is not None
+    assert server.stdout is not None
+    job = (command[2], ["-c", *command[3:]], str(folder), {**environment}, files)
+    server.stdin.write(json.dumps(job) + "\n")
+    server.stdin.flush()
+    return server.stdout
+
+
 def result_of(
     command: Sequence[str], *, cold: bool = False, **more: Any
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; `more` as `subprocess.run` takes it.
 
     A script of Python is run in a fork of a process that has loaded our modules, which saves a second: unless it is to
-    be `cold`, or `more` says other than where it runs.
+    be `cold`, as where it matters what is loaded, or `more` says other than folder and environment.
     """
-    if cold or list(command[:2]) != [sys.executable, "-c"] or more.keys() - {"cwd"}:
-        usual: dict[str, Any] = {"capture_output": True, "text": True}
-        usual |= {"timeout": AMPLE_S, "check": False}
-        return subprocess.run(command, **usual | more)
-    server = _warm()
-    assert server.stdin is not None
-    assert server.stdout is not None
+    apart = cold or [*command[:2]] != SCRIPT[:2]
+    if apart or more.keys() - {"cwd", "env"}:
+        usual = {"capture_output": True, "text": True, "timeout": AMPLE_S}
+        return subprocess.run(command, **{"check": False, **usual, **more})
     with TemporaryDirectory() as scratch:
         told = [Path(scratch, name) for name in ("stdout", "stderr")]
-        folder = str(more.get("cwd", Path.cwd()))
-        files = [os.devnull, *map(str, told)]
-        job = [command[2], ["-c", *command[3:]], folder, {**os.environ}, files]
-        server.stdin.write(json.dumps(job) + "\n")
-        server.stdin.flush()
-        assert select.select([server.stdout], [], [], AMPLE_S)[0], "it does not end"
-        code = int(server.stdout.readline())
-        return subprocess.CompletedProcess(
-            list(command), code, *(path.read_text("utf-8") for path in told)
-        )
+        where = more.get("cwd", Path.cwd()), more.get("env", os.environ)
+        ended = _begun(command, *where, os.devnull, *map(str, told))
+        assert select.select([ended], [], [], AMPLE_S)[0], "it does not end"
+        code, texts = int(ended.readline()), [path.read_text("utf-8") for path in told]
+    return subprocess.CompletedProcess([*command], code, *texts)
 
 
 def end_process(process: subprocess.Popen[bytes]) -> None:
@@ -138,21 +143,14 @@ def on_terminal(args: Sequence[str], columns: int, folder: Path) -> list[str]:
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     hidden = ("COLUMNS", "LINES")
     environment = {key: value for key, value in os.environ.items() if key not in hidden}
-    done = subprocess.Popen(
-        [*SCRIPT, *args], stdin=child, stdout=child, stderr=subprocess.DEVNULL, cwd=folder,
-        env={**environment, "TERM": "xterm"},
-    )  # fmt: skip
-    os.close(child)
+    files = (os.ttyname(child), os.ttyname(child), os.devnull)
+    ended = _begun([*SCRIPT, *args], folder, {**environment, "TERM": "xterm"}, *files)
     shown = b""
-    while True:
-        try:
-            part = os.read(parent, 65_536)
-        except OSError:  # Linux says so when the other end is closed
-            break
-        if not part:
-            break
-        shown += part
+    while parent in (ready := select.select([parent, ended], [], [], AMPLE_S)[0]):
+        shown += os.read(parent, 65_536)
+    assert ready, "it does not end"
+    assert int(ended.readline()) == 0
+    os.close(child)
     os.close(parent)
-    assert done.wait(AMPLE_S) == 0
     text = re.sub(r"\x1b\[[0-9;]*m", "", shown.decode())
     return text.replace("\r\n", "\n").splitlines()

@@ -237,13 +237,8 @@ def test_without_arguments_the_bundled_data_set_is_replayed(
     here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     # The backend by its variable: CBC takes ten seconds for the bundled data.
-    process = subprocess.run(
-        SCRIPT,
-        capture_output=True,
-        text=True,
-        timeout=AMPLE_S,
-        env={**os.environ, "BFT_REPLAY_REPLAY_BACKEND": "exact"},
-    )
+    exact = {"BFT_REPLAY_REPLAY_BACKEND": "exact"}
+    process = result_of(SCRIPT, env={**os.environ, **exact})
     assert process.returncode == 0, process.stderr
     found = summary()
     share = found["inputs"]["jobs"]["generated_load"]
@@ -778,13 +773,7 @@ def test_a_solver_that_does_not_start_degrades_and_does_not_end_a_replay(
     trace_frame(rows=8).to_parquet("trace.parquet")
     broken = {"PMIP_CBC_LIBRARY": str(Path("broken", "libCbc.so").absolute())}
     args = ["-ndmap", "trace.parquet", "--jobs", "jobs.csv", "-Tfwd", "120", "--no-u"]
-    process = subprocess.run(
-        [*SCRIPT, *args],
-        env={**os.environ, **broken},
-        capture_output=True,
-        text=True,
-        timeout=AMPLE_S,
-    )
+    process = result_of([*SCRIPT, *args], env={**os.environ, **broken})
     assert process.returncode == 3, process.stderr
     assert "Degraded" in process.stderr.splitlines()[-1]
     assert "Traceback" not in process.stderr

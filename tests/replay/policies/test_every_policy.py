@@ -27,7 +27,7 @@ from bft.replay.policies.registry import BUILT_IN
 from bft.replay.policies.tiresias import TiresiasL
 
 QUICK: dict[str, Callable[..., Policy]] = {
-    "pollux": partial(Pollux, interval_s=300.0, population=10, generations=5)
+    "pollux": partial(Pollux, interval_s=300.0, population=4, generations=2)
 }
 OTHERWISE: dict[str, Callable[[], Policy]] = {
     "learns": lambda: MilpPolicy(120.0, SolverOptions("exact"), curves="learn"),
