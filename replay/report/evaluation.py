@@ -16,7 +16,7 @@ from bft.replay.report.chart import Axis, Blocks, Chart, Curves
 from bft.replay.report.page import AT_ONCE, rendered, templates
 from bft.replay.report.run_charts import charts_of_run
 from bft.replay.results.run_directory import plain
-from bft.replay.studies.run_files import RunFiles
+from bft.replay.studies.run_files import read_run
 
 Figures = dict[str, Any]
 # Columns of the table: figure, title, and how it is written.
@@ -83,7 +83,7 @@ def write_evaluation(
     columns = [each for each in COLUMNS if each[0] in figures["table"][0]]
     shown = [(key, form) for key, _, form in columns]
     ahead, axis = _local(figures)
-    charts = charts_of_run(RunFiles.read(folder))[:AT_ONCE]
+    charts = charts_of_run(read_run(folder))[:AT_ONCE]
     page = rendered(
         "evaluation.html",
         [_shifted(chart, ahead, axis) for chart in charts],

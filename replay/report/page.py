@@ -28,7 +28,6 @@ from bft.replay.report.study_charts import (
     answer,
     charts_of_comparison,
     charts_of_sweep,
-    is_sweep,
     read_sweep,
     varied,
 )
@@ -49,7 +48,7 @@ from bft.replay.studies.comparison import (
     finish_cells,
     table_of,
 )
-from bft.replay.studies.run_files import RunFiles, lost
+from bft.replay.studies.run_files import RunFiles, lost, read_run
 from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.trace_statistics import iso
 
@@ -65,14 +64,6 @@ POLICY = (
 AT_ONCE = 4
 # More rows than this make a table that nobody reads; the files of the run have them all.
 ROWS = 100
-# What the figures of costs are, for their tiles.
-COSTS = {
-    "costs.additional_kwh": "more than if the nodes had stayed idle",
-    "costs.additional_co2_kg": "of CO2 more",
-    "costs.value_used": "worth of the node-hours used, by your price",
-}
-
-
 # The template of a page, its charts, and what else it is filled with.
 Page = tuple[str, list[Chart], dict[str, Any]]
 
@@ -233,6 +224,7 @@ def templates() -> Environment:
         "much_left": MUCH_LEFT,
         "shown_rows": ROWS,
         "at_once": AT_ONCE,
+        "figure_of": FIGURES,
     }
     return made
 
@@ -286,21 +278,14 @@ def page_of(
     folders: Sequence[Path], *, title: str | None = None, different: bool = False
 ) -> Page:
     """The template of a page, its charts and what it is filled with; arguments and errors as of `write_report`."""
-    if is_sweep(folders):
-        return _of_sweep(read_sweep(folders[0]), title)
     if len(folders) > 1:
         return _of_comparison(compared_runs(folders, different=different), title)
-    return _of_run(RunFiles.read(folders[0]), title)
-
-
-def _of_sweep(table: pd.DataFrame, title: str | None) -> Page:
-    content = {
-        "name": _machine(title),
-        "points": len(table),
-        "options": [NAMES.get(option, option) for option in varied(table)],
-        "answer": answer(table),
-    }
-    return "sweep.html", charts_of_sweep(table), content
+    if folders[0].suffix != ".parquet" or not folders[0].is_file():
+        return _of_run(read_run(folders[0]), title)
+    table = read_sweep(folders[0])
+    options = [NAMES.get(option, option) for option in varied(table)]
+    content = {"points": len(table), "options": options, "answer": answer(table)}
+    return "sweep.html", charts_of_sweep(table), {"name": _machine(title), **content}
 
 
 def _of_run(run: RunFiles, title: str | None) -> Page:
@@ -313,7 +298,6 @@ def _of_run(run: RunFiles, title: str | None) -> Page:
         "why_unused": why_unused(run),
         "few": len(run.jobs) <= FEW_JOBS,
         "jobs": _job_cells(run.jobs),
-        "costs": [(FIGURES[path], what) for path, what in COSTS.items()],
         "figures": list(headlines(metrics, generated)),
         "host_figures": list(host_lines(metrics.get("host") or {})),
         "search": best[-ROWS:],
@@ -346,7 +330,7 @@ def _job_cells(jobs: pd.DataFrame) -> dict[str, list[Any]]:
     columns: dict[str, tuple[str, Iterable[Any]]] = {
         "submitted": ("{:%d %b %H:%M}", jobs["submit"]),
         "finished": ("{:%d %b %H:%M}", jobs["finish"]),
-        "waited, h": ("{:.2f}", jobs["queueing_s"] / 3600),
+        "waited, h": ("{:.2f}", jobs["without_units_s"] / 3600),
         "took, h": ("{:.2f}", jobs["jct_s"] / 3600),
         "mean units": ("{:.1f}", jobs["mean_units"]),
         "lost": ("{:.1%}", lost_share),
@@ -359,7 +343,7 @@ def _job_cells(jobs: pd.DataFrame) -> dict[str, list[Any]]:
         for title, (form, values) in columns.items()
     }
     return {
-        "job": [printable(str(name), MAX_SENTENCE) for name in jobs["name"]],
+        "job": [printable(str(name), MAX_SENTENCE) for name in jobs.index],
         **cells,
     }
 

@@ -72,8 +72,8 @@ def idle_nodes(trace: NodeTrace) -> Chart:
     means = mean_over_time(trace.times, idle, spans)
     mean = np.average(means, weights=np.diff(spans))
     note = f"On average {mean:,.1f} {what}s were idle, at most {means.max():,.0f}. Means over {length}."
-    title, axis, edges = f"Idle {what}s over time", Axis(f"{what}s"), spans / 1e6
-    return over_time("idle", title, note, axis, edges, {"idle": means}, filled=True)
+    title = f"Idle {what}s over time"
+    return over_time(title, note, f"{what}s", spans / 1e6, {"idle": means})
 
 
 def by_hour(trace: NodeTrace) -> Chart | None:
@@ -95,16 +95,16 @@ def by_hour(trace: NodeTrace) -> Chart | None:
     at = pd.DatetimeIndex(whole.index)
     by_day = whole.groupby([at.day_of_week, at.hour]).mean().unstack()
     table = by_day.reindex(index=range(7), columns=range(24))
-    across = tuple(f"{number:02d}" for number in range(24))
-    cells = table.to_numpy()
+    across, cells = [f"{number:02d}" for number in range(24)], table.to_numpy()
     found = []
     for place in (np.nanargmax(cells), np.nanargmin(cells)):
         day, number = divmod(int(place), 24)
         found.append(f"{DAYS[day]} at {number:02d}:00 ({cells[day, number]:,.1f})")
-    note = f"Most are idle on {found[0]}, fewest on {found[1]}, in the time of {zone}."
+    note = f"Mean idle {what}s. Most are idle on {found[0]}, fewest on {found[1]}, in the time of {zone}."
+    texts = [["" if each != each else f"{each:,.1f}" for each in row] for row in cells.tolist()]  # fmt: skip
     axes = Axis(f"hour of the day, {zone}"), Axis("weekday")
-    drawing = Heat(*axes, Axis(f"mean idle {what}s"), across, DAYS, cells)
-    shown = pd.DataFrame(cells.round(1), columns=list(across))
+    drawing = Heat(*axes, tuple(across), DAYS, cells, texts)
+    shown = pd.DataFrame(cells.round(1), columns=across)
     shown.insert(0, "day", list(DAYS))
     return Chart("hours", f"Idle {what}s by hour and weekday", note, drawing, shown)
 

@@ -174,7 +174,10 @@ def evaluate(
         with trusting_pickles(points[0].trust_pickle):
             jobs_of(points[0], None, Watcher(), {}, reader)
     _ingest(form, files, logs, folder, reader, teller)
-    summaries = [_replay(options, folder, reader, teller) for options in points]
+    summaries = {
+        options.rules.reserve: _replay(options, folder, reader, teller)
+        for options in points
+    }
     asked = {"--format": form, **_of_logs(logs), **_of_replay(points[0], *WORLD)}
     asked |= {
         each.flag: prices[name]
@@ -183,23 +186,35 @@ def evaluate(
     }
     onlooker.begin("page", _typed(["evaluate", *files], {**asked, "--out": folder}))
     _, trace = traces(points[0], Watcher(), {}, reader)  # as the replays read it
-    replays = [
-        _Replayed.of(_run(folder, reserve), reserve, summary, trace)
-        for reserve, summary in zip(RESERVES, summaries, strict=True)
-    ]
-    figures = _figures(replays, summaries, trace, prices)
+    # 1 is the lowest honest price.
+    if prices["host_price"] is None:
+        prices["host_price"] = 1.0
+    # Of all the time that the log covers: a replay ends with its last training, sooner or later by its reserve.
+    window = trace.start, trace.end
+    host_node_h, a_year = host_node_hours(trace, *window), YEAR_S / trace.duration_s
+    curves, table = [], []
+    for reserve, summary in summaries.items():
+        returns = read_returns(_run(folder, reserve), trace.nodes)
+        starts = starts_of(trace, returns, *window)
+        used_node_h = summary["metrics"]["used_unit_s"] / trace.units_per_node / 3600
+        curves.append(_by_ago(reserve, starts, used_node_h, host_node_h))
+        table += [
+            _priced(curves[-1], starts, seconds, prices, a_year)
+            for seconds in RETURN_TIMES_S
+        ]
+    figures = _figures(table, summaries, trace, prices)
     notes = [*trace.assumptions, *priced.notes()]
     notes += [] if trace.uncertain is None else [str(trace.uncertain)]
-    notes += [note for summary in summaries for note in summary["notes"]]
+    notes += [note for summary in summaries.values() for note in summary["notes"]]
     figures["notes"] = [*dict.fromkeys(notes)]
     write_whole(folder / FIGURES, json.dumps(plain(figures), indent=1) + "\n")
     with drafted(folder / TABLE) as draft:
-        pd.DataFrame(figures["table"]).to_csv(draft, index=False)
+        pd.DataFrame(table).to_csv(draft, index=False)
     with drafted(folder / PAGE) as draft:
-        curves = [each.by_ago() for each in replays]
         write_page(figures, curves, _run(folder, figures["reserve"]), draft)
     onlooker.share(1.0)
-    return Evaluation(folder, figures, any(each["degraded"] for each in summaries))
+    fell_back = any(summary["degraded"] for summary in summaries.values())
+    return Evaluation(folder, figures, fell_back)
 
 
 class _Teller(Watcher):
@@ -291,18 +306,21 @@ def _replay(
 ) -> dict[str, Any]:
     """Replay, unless this very replay is there; return its summary."""
     reserve = options.rules.reserve
-    target = _run(folder, reserve)
+    target, name = _run(folder, reserve), f"replay, {reserve} kept free"
     asked = _of_replay(options, "node_trace", *WORLD, *SETTING, "reserve")
     command = _typed(["replay"], {**asked, "--out": target, "--force": True})
-    summary = read_summary(target) if is_run(target) else None
-    done = summary is not None and key_of_run(summary) == key_of(options, reader)
-    if summary is None or not done or summary["metrics"]["interrupted"]:
-        teller.onlooker.begin(f"replay, {reserve} kept free", command)
-        return execute(options, target, force=True, watcher=teller, files=reader)
-    teller.onlooker.begin(f"replay, {reserve} kept free", command, done=True)
-    for note in summary["notes"]:
-        teller.note(note)
-    return summary
+    if is_run(target):
+        summary = read_summary(target)
+        if (
+            key_of_run(summary) == key_of(options, reader)
+            and not summary["metrics"]["interrupted"]
+        ):
+            teller.onlooker.begin(name, command, done=True)
+            for note in summary["notes"]:
+                teller.note(note)
+            return summary
+    teller.onlooker.begin(name, command)
+    return execute(options, target, force=True, watcher=teller, files=reader)
 
 
 def _run(folder: Path, reserve: int) -> Path:
@@ -317,9 +335,7 @@ def _typed(words: Sequence[str], options: Mapping[str, Any]) -> str:
         if flag == "--node-watts":
             value = ",".join(f"{watts:g}" for watts in value)
         for each in value if isinstance(value, list | tuple) else [value]:
-            text = (
-                str(each).removesuffix(".0") if isinstance(each, float) else str(each)
-            )
+            text = f"{each:.15g}" if isinstance(each, float) else str(each)
             typed += [flag] if isinstance(each, bool) else [flag, text]
     return shlex.join(typed)
 
@@ -347,112 +363,82 @@ def _of_replay(options: Options, *names: str) -> dict[str, Any]:
 # --- what they found ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class _Replayed:
-    """A replay: the starts of host jobs, and node-hours of training and of host jobs."""
+def _by_ago(
+    reserve: int, starts: Starts, used_node_h: float, host_node_h: float | None
+) -> dict[str, Any]:
+    """Return what prices any whole number of seconds up to `LONGEST_S`, for the page.
 
-    reserve: int
-    starts: Starts
-    used_node_h: float
-    host_node_h: float | None
-
-    @classmethod
-    def of(
-        cls, folder: Path, reserve: int, summary: dict[str, Any], trace: NodeTrace
-    ) -> _Replayed:
-        # Of all the time that the log covers: a replay ends with its last training, sooner or later by its reserve.
-        window = trace.start, trace.end
-        return cls(
-            reserve,
-            starts_of(trace, read_returns(folder, trace.nodes), *window),
-            summary["metrics"]["used_unit_s"] / trace.units_per_node / 3600,
-            host_node_hours(trace, *window),
-        )
-
-    def by_ago(self) -> dict[str, Any]:
-        """Return what prices any whole number of seconds up to `LONGEST_S`, for the page.
-
-        `ago` has a row for each whole number of seconds since training let go of the last node of a start: these
-        seconds, how many starts, their nodes, and the sums of the exact seconds and of nodes times seconds. Where a
-        node takes D seconds to return, the starts of the rows below D wait, each D less its own seconds.
-        """
-        ago_s = LONGEST_S - self.starts.delays_s(LONGEST_S)
-        late = ago_s < LONGEST_S
-        ago_s, nodes = ago_s[late], self.starts.nodes[late]
-        whole = ago_s.astype(np.int64)
-        columns = (np.ones(len(ago_s)), nodes, ago_s, nodes * ago_s)
-        sums = np.array([np.bincount(whole, each) for each in columns])
-        rows = [
-            [second, *sums[:, second].tolist()] for second in np.unique(whole).tolist()
-        ]
-        return {
-            "reserve": self.reserve,
-            "training_node_h": self.used_node_h,
-            "host_node_h": self.host_node_h,
-            "starts": len(self.starts.nodes),
-            "least_s": float(ago_s.min(initial=LONGEST_S)),
-            "ago": rows,
-        }
-
-    def priced(
-        self, return_time_s: float, prices: Mapping[str, Any], a_year: float
-    ) -> dict[str, Any]:
-        """Return a row of the table; `a_year` is how often the window of the replay fits into a year."""
-        used, count = self.used_node_h, len(self.starts.nodes)
-        found = waiting(self.starts, return_time_s, used, self.host_node_h)
-        net = used - _host_price(prices) * found["waiting_node_h"]
-        row = {
-            "reserve": self.reserve,
-            **found,
-            "starts": count,
-            "delayed_share": found["delayed"] / count if count else None,
-            "mean_delay_s": mean(self.starts.delays_s(return_time_s)),
-            "training_node_h": used,
-            "net_node_h": net,
-            "training_node_h_a_year": used * a_year,
-            "waiting_node_h_a_year": found["waiting_node_h"] * a_year,
-            "net_node_h_a_year": net * a_year,
-        }
-        energy_cost = 0.0
-        if prices["node_watts"] is not None:
-            idle, busy = prices["node_watts"]
-            kwh = row["kwh_a_year"] = (busy - idle) / 1000 * used * a_year
-            if prices["co2_per_kwh"] is not None:
-                row["co2_kg_a_year"] = kwh * prices["co2_per_kwh"] / 1000
-            if prices["price_per_kwh"] is not None:
-                energy_cost = row["energy_cost_a_year"] = kwh * prices["price_per_kwh"]
-        if prices["price_per_node_hour"] is not None:
-            price = prices["price_per_node_hour"] * a_year
-            row["value_a_year"] = price * used
-            row["net_value_a_year"] = price * net - energy_cost
-            if price and found["waiting_node_h"]:
-                paid = used - energy_cost / price
-                row["break_even_price"] = paid / found["waiting_node_h"]
-        return row
+    `ago` has a row for each whole number of seconds since training let go of the last node of a start: these seconds,
+    how many starts, their nodes, and the sums of the exact seconds and of nodes times seconds. Where a node takes D
+    seconds to return, the starts of the rows below D wait, each D less its own seconds.
+    """
+    ago_s = LONGEST_S - starts.delays_s(LONGEST_S)
+    late = ago_s < LONGEST_S
+    ago_s, nodes = ago_s[late], starts.nodes[late]
+    columns = {"starts": 1, "nodes": nodes, "ago": ago_s, "nodes_ago": nodes * ago_s}
+    sums = pd.DataFrame(columns).groupby(ago_s.astype(np.int64)).sum().reset_index()
+    return {
+        "reserve": reserve,
+        "training_node_h": used_node_h,
+        "host_node_h": host_node_h,
+        "starts": len(starts.nodes),
+        "least_s": float(ago_s.min(initial=LONGEST_S)),
+        "ago": sums.to_numpy().tolist(),
+    }
 
 
-def _host_price(prices: Mapping[str, Any]) -> float:
-    """Node-hours of training that a node-hour of host jobs counts as; 1 is the lowest honest one."""
-    return 1.0 if prices["host_price"] is None else float(prices["host_price"])
+def _priced(
+    curve: Mapping[str, Any],
+    starts: Starts,
+    return_time_s: float,
+    prices: Mapping[str, Any],
+    a_year: float,
+) -> dict[str, Any]:
+    """Return a row of the table; `a_year` is how often the window of the replay fits into a year."""
+    used, count = curve["training_node_h"], curve["starts"]
+    found = waiting(starts, return_time_s, used, curve["host_node_h"])
+    net = used - prices["host_price"] * found["waiting_node_h"]
+    row = {
+        "reserve": curve["reserve"],
+        **found,
+        "starts": count,
+        "delayed_share": found["delayed"] / count if count else None,
+        "mean_delay_s": mean(starts.delays_s(return_time_s)),
+        "training_node_h": used,
+        "net_node_h": net,
+        "training_node_h_a_year": used * a_year,
+        "waiting_node_h_a_year": found["waiting_node_h"] * a_year,
+        "net_node_h_a_year": net * a_year,
+    }
+    energy_cost = 0.0
+    if prices["node_watts"] is not None:
+        idle, busy = prices["node_watts"]
+        kwh = row["kwh_a_year"] = (busy - idle) / 1000 * used * a_year
+        if prices["co2_per_kwh"] is not None:
+            row["co2_kg_a_year"] = kwh * prices["co2_per_kwh"] / 1000
+        if prices["price_per_kwh"] is not None:
+            energy_cost = row["energy_cost_a_year"] = kwh * prices["price_per_kwh"]
+    if prices["price_per_node_hour"] is not None:
+        price = prices["price_per_node_hour"] * a_year
+        row["value_a_year"] = price * used
+        row["net_value_a_year"] = price * net - energy_cost
+        if price and found["waiting_node_h"]:
+            paid = used - energy_cost / price
+            row["break_even_price"] = paid / found["waiting_node_h"]
+    return row
 
 
 def _figures(
-    replays: Sequence[_Replayed],
-    summaries: Sequence[Mapping[str, Any]],
+    table: list[dict[str, Any]],
+    summaries: Mapping[int, Mapping[str, Any]],
     trace: NodeTrace,
     prices: Mapping[str, Any],
 ) -> dict[str, Any]:
-    """Return the content of evaluation.json but for its notes."""
-    a_year = YEAR_S / trace.duration_s
-    table = [
-        each.priced(seconds, prices, a_year)
-        for each in replays
-        for seconds in RETURN_TIMES_S
-    ]
+    """Return the content of evaluation.json but for its notes; summaries by reserve."""
     net = "net_node_h" if prices["price_per_node_hour"] is None else "net_value_a_year"
     usual = [row for row in table if row["return_time_s"] == USUAL_S]
     best = max(usual, key=lambda row: row[net])
-    summary = summaries[RESERVES.index(best["reserve"])]
+    summary = summaries[best["reserve"]]
     metrics, jobs = summary["metrics"], summary["inputs"]["jobs"]
     start, end = (iso(instant, trace.zone) for instant in (trace.start, trace.end))
     idle_node_h = trace.idle_node_seconds() / 3600
@@ -471,8 +457,8 @@ def _figures(
         "share_of_bound": metrics["share_of_bound"],
         "by_job": known_jobs(trace) is not None,
         "lower_bound": metrics["host"]["lower_bound"],
-        "prices": {**prices, "host_price": _host_price(prices)},
-        "a_year": a_year,
+        "prices": prices,
+        "a_year": YEAR_S / trace.duration_s,
         "reserve": best["reserve"],
         "return_time_s": USUAL_S,
         "table": table,

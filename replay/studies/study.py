@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -91,21 +91,31 @@ class Plan:
         """
         axes: dict[str, list[Any]] = {}
         for name, values in (grid or {}).items():
+            option = f"${name}" if name in FIELDS else f"--{name}"
             if isinstance(values, str) or not isinstance(values, Iterable):
-                raise InputError(
-                    f"{_flag(name)}: expected a list of values, not {values!r}"
-                )
-            axes[name] = list(values)
-        for name, values in axes.items():
+                what = f"{option}: expected a list of values, not {values!r}"
+                raise InputError(what)
             if name not in FIELDS and not name.startswith("set "):
                 raise InputError(f"unknown option {name!r}{did_you_mean(name, FIELDS)}")
-            if not values:
-                raise InputError(f"{_flag(name)}: expected at least one value")
-            twice = next((each for each in values if values.count(each) > 1), None)
-            if twice is not None:
-                raise InputError(f"{_flag(name)}: {twice} is given twice")
-        named = dict(variants or {"": {}})
-        return cls(tuple(_points(options or {}, axes, named)))
+            axes[name] = list(values)
+            if not axes[name]:
+                raise InputError(f"{option}: expected at least one value")
+            twice = [each for each in axes[name] if axes[name].count(each) > 1]
+            if twice:
+                raise InputError(f"{option}: {twice[0]} is given twice")
+        points: list[Point] = []
+        named = variants or {"": {}}
+        for (variant, own), *values in product(named.items(), *axes.values()):
+            chosen = dict(zip(axes, values, strict=True))
+            varied = {VARIANT: variant} if variant else {}
+            varied |= {name: each for name, each in chosen.items() if len(axes[name]) > 1}  # fmt: skip
+            try:
+                made = _absolute(Options(**_merged(options or {}, own, chosen)))
+            except InputError as error:
+                where = f"{label_of(varied)}: " if varied else ""
+                raise InputError(f"{where}{error.what}", hint=error.hint) from None
+            points.append(Point(len(points), made, varied))
+        return cls(tuple(points))
 
     @property
     def varied(self) -> tuple[str, ...]:
@@ -113,25 +123,6 @@ class Plan:
         return tuple(
             dict.fromkeys(name for point in self.points for name in point.varied)
         )
-
-
-def _points(
-    options: Mapping[str, Any],
-    axes: Mapping[str, list[Any]],
-    variants: Mapping[str, Mapping[str, Any]],
-) -> Iterator[Point]:
-    combinations = itertools.product(variants.items(), *axes.values())
-    for index, ((variant, own), *values) in enumerate(combinations):
-        chosen = dict(zip(axes, values, strict=True))
-        varied = {VARIANT: variant} if variant else {}
-        varied |= {name: value for name, value in chosen.items() if len(axes[name]) > 1}
-        try:
-            yield Point(
-                index, _absolute(Options(**_merged(options, own, chosen))), varied
-            )
-        except InputError as error:
-            where = f"{label_of(varied)}: " if varied else ""
-            raise InputError(f"{where}{error.what}", hint=error.hint) from None
 
 
 def _merged(*stated: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,10 +153,6 @@ def _absolute(options: Options) -> Options:
         elif value is not None and (name != "cluster" or Path(value).is_file()):
             given[name] = str(Path(value).absolute())
     return Options(**given)
-
-
-def _flag(name: str) -> str:
-    return f"${name}" if name in FIELDS else f"--{name}"
 
 
 def key_of(options: Options, files: Files) -> str:
@@ -211,15 +198,10 @@ class Study:
 
     def summary(self, key: str) -> dict[str, Any] | None:
         """The summary of a finished run; None if there is none, or if the run is partial."""
-        content = read_json(self.run(key) / SUMMARY)
-        metrics = None if content is None else content.get("metrics")
-        if (
-            not isinstance(metrics, dict)
-            or metrics.get("interrupted")
-            or "policy_error" in metrics
-        ):
-            return None
-        return content
+        content = read_json(self.run(key) / SUMMARY) or {}
+        metrics = content.get("metrics") or {"interrupted": True}
+        partial = metrics.get("interrupted") or "policy_error" in metrics
+        return None if partial else content
 
     def failure(self, key: str) -> str | None:
         """Why a run failed in its last attempt."""
@@ -305,17 +287,26 @@ class Study:
 
         One row per point, in order. A metric with the name of an option is called `metric.NAME`.
         """
-        rows = [
-            self._row(point, key) for point, key in zip(plan.points, keys, strict=True)
-        ]
-        metrics = sorted({name for _, found in rows for name in found})
-        frame = pd.DataFrame(
-            [
-                {**row, **{name: found.get(name) for name in metrics}}
-                for row, found in rows
-            ]
-        )
-        return frame.infer_objects()
+        rows, metrics = [], []
+        for point, key in zip(plan.points, keys, strict=True):
+            summary = self.summary(key)
+            error = None if summary is not None else self.failure(key)
+            status = MISSING if error is None else FAILURE
+            if summary is not None:
+                status = DONE
+            row = {"index": point.index, "key": key, "status": status, "error": error}
+            options = point.options.flat()
+            # Varied, but no options: the name of a variant, and constants of a policy.
+            row |= {n: each for n, each in point.varied.items() if n not in options}
+            for name, value in options.items():
+                is_list = isinstance(value, tuple)
+                row[name] = json.dumps(plain(value)) if is_list else value
+            rows.append(row)
+            metrics.append(dict(flat({} if summary is None else summary["metrics"])))
+        frame, figures = pd.DataFrame(rows), pd.DataFrame(metrics)
+        figures = figures.rename(columns={name: f"metric.{name}" for name in frame})
+        whole = pd.concat([frame, figures.sort_index(axis=1)], axis=1)
+        return whole.infer_objects()
 
     def collect(self, plan: Plan, keys: Sequence[str]) -> pd.DataFrame:
         """Write the frame to results.parquet, and return it."""
@@ -323,29 +314,6 @@ class Study:
         with drafted(self.folder / RESULTS) as draft:
             write_parquet(frame, draft)
         return frame
-
-    def _row(self, point: Point, key: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        summary, error = self.summary(key), None
-        if summary is None:
-            error = self.failure(key)
-        status = DONE if summary is not None else MISSING if error is None else FAILURE
-        row = {"index": point.index, "key": key, "status": status, "error": error}
-        row |= {
-            name: json.dumps(plain(value)) if isinstance(value, tuple) else value
-            for name, value in point.options.flat().items()
-        }
-        if "variant" in point.varied:
-            row["variant"] = point.varied["variant"]
-        row |= {
-            name: value
-            for name, value in point.varied.items()
-            if name.startswith("set ")
-        }
-        metrics = {} if summary is None else dict(flat(summary["metrics"]))
-        return row, {
-            f"metric.{name}" if name in row else name: value
-            for name, value in metrics.items()
-        }
 
 
 def flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

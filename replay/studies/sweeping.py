@@ -66,24 +66,16 @@ def best(
     less = not FIGURES[metric].more
     others = [name for name in varied if name not in chosen]
     valued = done[done[metric].notna()]
-    grouped = valued.groupby(chosen, sort=False, dropna=False)[metric]
-    columns = {
-        "points": grouped.count(),
-        "mean": grouped.mean(),
-        "low": grouped.min(),
-        "high": grouped.max(),
-    }
-    table = pd.DataFrame(columns)
-    table["wins"] = 0
-    settings = (
-        valued.groupby(others, sort=False, dropna=False) if others else [((), valued)]
+    table = valued.groupby(chosen, sort=False, dropna=False)[metric].agg(
+        points="count", mean="mean", low="min", high="max"
     )
-    for _, same in settings:
-        values = same.groupby(chosen, sort=False, dropna=False)[metric].mean()
-        table.loc[
-            values.index[values == (values.min() if less else values.max())], "wins"
-        ] += 1
-    return table.sort_values("mean", ascending=less, kind="stable").reset_index()
+    by_all = valued.groupby([*chosen, *others], sort=False, dropna=False)[metric]
+    means = by_all.mean().reset_index()
+    alike = means.groupby(others or (lambda _: 0), dropna=False)[metric]
+    means["won"] = means[metric] == alike.transform("min" if less else "max")
+    wins = means.groupby(chosen, sort=False, dropna=False)["won"].sum()
+    told = pd.DataFrame(table).assign(wins=wins.to_numpy()).reset_index()
+    return told.sort_values("mean", ascending=less, kind="stable", ignore_index=True)
 
 
 def option_named(text: str, varied: Sequence[str]) -> str:

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from bft.replay import always_idle
 from bft.replay.cli.main import run
 from bft.replay.report import charts_of, plotted
-from bft.replay.report.chart import Bars, Curves, Heat, cumulative
+from bft.replay.report.chart import Bars, Curves, Heat, distribution
 from bft.replay.report.over_time import held_over_time
 from bft.replay.report.trace_charts import by_hour
-from bft.replay.studies.run_files import RunFiles, changes_of
+from bft.replay.studies.run_files import changes_of, read_run
 from bft.replay.trace.trace_files import read_trace
 from bft.replay.trace.trace_statistics import length_histogram
 
@@ -92,29 +92,21 @@ def test_the_same_run_gives_the_same_bytes_also_within_a_process(
     assert (tmp_path / "again.html").read_text("utf-8") == page
 
 
-def test_holders_read_in_blocks_are_those_of_the_whole(
+def test_the_longest_holdings_are_kept_and_all_are_counted(
     hostile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = RunFiles.read(hostile).held
     frame = pd.read_parquet(hostile / "allocations.parquet")
     length = (frame["end"] - frame["start"]).to_numpy().astype(np.int64)
     many = (frame["last_unit"] - frame["first_unit"] + 1).to_numpy()
     by_job = pd.Series(length * many).groupby(frame["job"].to_numpy()).sum()
-    assert dict(zip(whole.names, whole.unit_ns.tolist(), strict=True)) == {
-        **dict.fromkeys(whole.names, 0.0),
-        **by_job.to_dict(),
-    }
-    for rows, most in ((1, 10**6), (3, 5)):
-        monkeypatch.setattr("bft.models.tables.ROW_GROUP", rows)
-        monkeypatch.setattr("bft.replay.studies.run_files.MAX_SPANS", most)
-        held = RunFiles.read(hostile).held
-        assert (held.names, held.nodes) == (whole.names, whole.nodes)
-        np.testing.assert_array_equal(held.unit_ns, whole.unit_ns)
-        pd.testing.assert_series_equal(held.changes, whole.changes)
-        longest = np.sort(np.argsort(-length, kind="stable")[:most])
-        assert held.longest["first"].tolist() == frame["first_unit"][longest].tolist()
-        starts = frame["start"].astype("int64")[longest]
-        assert held.longest["begin"].tolist() == starts.tolist()
+    monkeypatch.setattr("bft.replay.studies.run_files.MAX_SPANS", 5)
+    held = read_run(hostile).held
+    counted = dict(zip(held.names, held.unit_ns.tolist(), strict=True))
+    assert counted == dict.fromkeys(held.names, 0.0) | by_job.to_dict()
+    longest = np.sort(np.argsort(-length, kind="stable")[:5])
+    assert held.longest["first"].tolist() == frame["first_unit"][longest].tolist()
+    starts = frame["start"].astype("int64")[longest]
+    assert held.longest["begin"].tolist() == starts.tolist()
 
 
 def test_names_of_jobs_nodes_and_users_are_no_markup(page: str) -> None:
@@ -167,7 +159,6 @@ def test_every_chart_has_its_numbers_as_a_table_and_a_place_in_the_page(
         "fragments",
         "progress",
         "times",
-        "by-user",
     } <= {chart.key for chart in charts}
     for chart in charts:
         assert len(chart.table)
@@ -183,7 +174,7 @@ def test_four_charts_are_shown_and_the_others_are_a_click_away(
     shown, more = page.split('<details class="more">')
     for number, key in enumerate(keys):
         assert f'<section id="{key}">' in (shown if number < 4 else more)
-    assert f"<summary>{len(keys) - 4} more charts</summary>" in more
+    assert f"<summary>{len(keys) - 4} more chart</summary>" in more
     target = tmp_path / "all.html"
     assert run(["report", str(hostile), "--all-charts", "-o", str(target)]) == 0
     assert '<details class="more" open>' in target.read_text("utf-8")
@@ -283,12 +274,20 @@ def test_bins_of_lengths_hold_every_fragment(lengths: list[float]) -> None:
         assert row["count"] == inside.sum()
 
 
-@given(st.lists(st.floats(0.02, 1e5), min_size=1, max_size=300))
-def test_a_distribution_counts_the_values_up_to_each_point(values: list[float]) -> None:
-    curve = cumulative("x", pd.Series(values))
+@given(st.lists(st.floats(0.02, 1e5), min_size=1, max_size=300), st.integers(0, 50))
+def test_a_distribution_counts_the_values_up_to_each_point(
+    values: list[float], unknown: int
+) -> None:
+    """Shares are of all; those without a value are above every point."""
+    every = np.array([*values, *[np.inf] * unknown])
+    hours = pd.Series(every).replace(np.inf, np.nan)
+    chart = distribution("x", "", "", {"x": hours})
+    assert chart is not None
+    (curve,) = chart.drawing.curves
     for at, share in zip(curve.x, curve.y, strict=True):
-        assert np.mean(np.array(values) <= at) >= share - 1e-9
-        assert np.mean(np.array(values) < at) <= share + 1e-9
+        assert np.mean(every <= at) >= share - 1e-9
+        assert np.mean(every < at) <= share + 1e-9
+    assert curve.y[-1] == pytest.approx(len(values) / len(every))
 
 
 def test_hours_and_weekdays_are_those_of_the_calendar() -> None:
@@ -372,8 +371,8 @@ def test_a_sweep_is_a_map_over_what_it_varied(
         ("30", "120", "600"),
         ("5", "10"),
     )
-    expected = [[tfwd + 10 * jobs + 0.5 for tfwd in (30, 120, 600)] for jobs in (5, 10)]
-    expected[0][0] += 0.5  # only the second seed is there
+    expected = [[1e9 * (tfwd + 10 * jobs + 0.5) for tfwd in (30, 120, 600)] for jobs in (5, 10)]  # fmt: skip
+    expected[0][0] += 0.5e9  # only the second seed is there
     assert chart.drawing.values.tolist() == expected
     assert "Best: 700,500,000,000 samples at Tfwd 600, maxJ 10." in chart.note
     assert "The stronger a colour, the better." in chart.note
@@ -415,8 +414,10 @@ def test_the_page_of_a_sweep_begins_with_the_answer_and_has_numbers_in_its_cells
     outcome, times = drawings["sweep-outcome"], drawings["sweep-jct_s-mean"]
     assert isinstance(outcome, Heat)
     assert isinstance(times, Heat)
-    assert outcome.down == ("5", "10", "no limit")
-    assert outcome.values[0] == pytest.approx([99.953, 99.962, 100.01])
+    assert outcome.down == ("5", "10", "all jobs in play")
+    assert outcome.values[0] == pytest.approx([99.953e9, 99.962e9, 100.01e9])
+    assert outcome.texts[0][0] == "99,953,000,000"
+    assert ">99,953,000,000</td>" in text
     assert times.less_is_better
 
 

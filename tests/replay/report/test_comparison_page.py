@@ -135,7 +135,12 @@ def test_a_page_of_several_runs_has_one_window_their_table_and_what_compares_the
     assert f"In {duration(last['duration_s'])} your 4 nodes" in page
     keys = [chart.key for chart in charts_of([Path("first"), Path("second")])]
     assert {key.split("-")[0] for key in keys} == {"compared"}
-    for title in ("of the bound", "JCT mean", "longest wait", "Finished (UTC)"):
+    for title in (
+        "of the bound",
+        "JCT mean",
+        "longest without units",
+        "Finished (UTC)",
+    ):
         assert title in page
     finish = pd.read_parquet("first/jobs.parquet")["finish"].dropna().iloc[0]
     assert f"{finish:%Y-%m-%d %H:%M}" in page

@@ -150,7 +150,7 @@ def test_few_jobs_are_listed_with_when_they_were_done(
             units = (held["end"] - held["start"]).dt.total_seconds() @ (
                 held["last_unit"] - held["first_unit"] + 1
             )
-            assert f"  {units / ran_s:.1f}  " in line
+            assert f"  {units / jct_s:.1f}  " in line
             assert duration(jct_s - ran_s) in line
         elif pd.isna(job["start"]):
             assert "not begun" in line
