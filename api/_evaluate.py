@@ -11,9 +11,8 @@ from bft._replay import arguments_named, log_options, several, stages
 from bft.models.checks import refuse_unknown
 from bft.replay.logs.ingest import IngestOptions
 from bft.replay.options.options import PRICES, WORLD
-from bft.replay.report.evaluation import needed, write_evaluation
-from bft.replay.studies import evaluation
-from bft.replay.studies.evaluation import Evaluation as Evaluation
+from bft.replay.report import evaluation
+from bft.replay.report.evaluation import Evaluation as Evaluation
 
 
 def evaluate(
@@ -64,7 +63,6 @@ def evaluate(
     ...     round(found.figures["idle_share"], 6), found.page.exists()
     (0.75, True)
     """
-    needed()
     stated = {**WORLD, **PRICES}
     of_logs = {field.name for field in fields(IngestOptions)}
     refuse_unknown(options, {*of_logs, *stated})
@@ -77,6 +75,5 @@ def evaluate(
             log_options({name: options[name] for name in options if name in of_logs}),
             {name: options[name] for name in options if name in stated},
             folder,
-            write_page=write_evaluation,
-            onlooker=shown,
+            watcher=shown,
         )

@@ -7,7 +7,6 @@ import shutil
 import tempfile
 import weakref
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -165,40 +164,14 @@ class Run(RunFiles):
             raise InputError(what, file=error.file, hint=hint) from None
         return Run(folder)
 
-    def _headlines(self) -> list[tuple[str, str]]:
-        return list(
-            headlines(self.metrics, self.summary["inputs"]["jobs"]["generated_load"])
-        )
-
     def __repr__(self) -> str:
-        lines = self._headlines()
-        width = max(len(label) for label, _ in lines)
-        return "\n".join(
-            [
-                f"<Run: {self._title()}>",
-                *(f"{label:<{width}}  {value}" for label, value in lines),
-            ]
-        )
-
-    def _repr_html_(self) -> str:
-        """The headlines as a table, for notebooks."""
-        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
-        table = as_html(pd.DataFrame(self._headlines()), header=False)
-        return f"<p>{escape(self._title())}</p>{table}<ul>{notes}</ul>"
-
-    def _title(self) -> str:
         options, inputs = self.summary["options"], self.summary["inputs"]
-        jobs = inputs["jobs"]
-        what = (
-            f"{options['policy']}, {jobs['count']} jobs on {inputs['trace']['source']}"
-        )
-        return f"{what}, interrupted" if self.metrics["interrupted"] else what
-
-
-def as_html(table: pd.DataFrame, *, header: bool = True) -> str:
-    """A table of texts for notebooks, none of which is cut."""
-    with pd.option_context("display.max_colwidth", None):
-        return str(table.to_html(index=False, header=header))
+        jobs, trace = inputs["jobs"], inputs["trace"]["source"]
+        cut = ", interrupted" if self.metrics["interrupted"] else ""
+        title = f"<Run: {options['policy']}, {jobs['count']} jobs on {trace}{cut}>"
+        lines = list(headlines(self.metrics, jobs["generated_load"]))
+        width = max(len(label) for label, _ in lines)
+        return "\n".join([title, *(f"{name:<{width}}  {value}" for name, value in lines)])  # fmt: skip
 
 
 def _unpacked(files: dict[str, bytes]) -> Run:

@@ -18,7 +18,6 @@ from bft._replay import (
     in_memory_inputs,
     is_built_in,
 )
-from bft._run import as_html
 from bft.models import InputError, JobTable, write_jobs
 from bft.replay import NodeTrace, write_trace
 from bft.replay.inputs.files import Files
@@ -53,7 +52,9 @@ class Comparison(_Comparison):
         """The table, for notebooks, with what is said before and after it."""
         before = "".join(f"<p>{escape(each)}.</p>" for each in self.cautions())
         after = "".join(f"<li>{escape(each)}.</li>" for each in self.sentences())
-        return f"{before}{as_html(self._table())}<ul>{after}</ul>"
+        with pd.option_context("display.max_colwidth", None):  # no text is cut
+            table = self._table().to_html(index=False)
+        return f"{before}{table}<ul>{after}</ul>"
 
     def _table(self) -> pd.DataFrame:
         titles, rows = table_of(self)

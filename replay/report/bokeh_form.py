@@ -210,7 +210,7 @@ def _blocks(made: Any, drawing: Blocks) -> None:
     tips = (
         ("", "@image{custom}", None),
         (drawing.row, "$y{custom}", None),
-        ("time, UTC", "$x", drawing.x),
+        (drawing.x.label, "$x", drawing.x),
     )
     _hover(made, *tips, formatters=formatters)
 

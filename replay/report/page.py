@@ -138,7 +138,7 @@ def write_trace_page(
     text = rendered(
         "trace.html",
         charts_of_trace(trace),
-        name=_machine(title or trace.machine),
+        machine=title or trace.machine,
         trace=trace,
         found=statistics,
         figures=lines,
@@ -158,7 +158,12 @@ def check_page(path: Path) -> None:
 
 
 def rendered(
-    template: str, charts: Sequence[Chart], *, all_charts: bool = False, **content: Any
+    template: str,
+    charts: Sequence[Chart],
+    *,
+    machine: Any,
+    all_charts: bool = False,
+    **content: Any,
 ) -> str:
     """A template of a page, which extends base.html, with charts and what else it shows.
 
@@ -170,8 +175,9 @@ def rendered(
         When Bokeh is not installed.
     """
     documents, library = embedded(charts)
+    name = f"the idle nodes of {machine}" if machine else "idle nodes"
     content |= {"charts": charts, "all_charts": all_charts, "documents": documents}
-    return templates().get_template(template).render(content, library=library)
+    return templates().get_template(template).render(content, name=name, library=library)  # fmt: skip
 
 
 @cache
@@ -258,20 +264,13 @@ def _cell(value: Any) -> str:
     return f"{number:,.0f}" if is_whole else f"{number:,.4g}"
 
 
-def _machine(name: Any) -> str:
-    """The machine of a page; without a path, because the page is sent around."""
-    return f"the idle nodes of {name}" if name else "idle nodes"
-
-
 def _idle_share(summary: Mapping[str, Any]) -> float | None:
     """The idle part of all node-time in the window; None where there is no machine or no time."""
     metrics, trace = summary["metrics"], summary["inputs"]["trace"]
     if "nodes" not in trace or not metrics["duration_s"]:
         return None
-    if "units" not in trace:
-        return float(metrics["eq_nodes"] / trace["nodes"])
-    idle_units = metrics["resource_integral_unit_s"] / metrics["duration_s"]
-    return float(idle_units / trace["units"])
+    idle = metrics["resource_integral_unit_s"] / metrics["duration_s"]
+    return float(idle / trace.get("units", trace["nodes"]))
 
 
 def page_of(
@@ -285,7 +284,7 @@ def page_of(
     table = read_sweep(folders[0])
     options = [NAMES.get(option, option) for option in varied(table)]
     content = {"points": len(table), "options": options, "answer": answer(table)}
-    return "sweep.html", charts_of_sweep(table), {"name": _machine(title), **content}
+    return "sweep.html", charts_of_sweep(table), {"machine": title, **content}
 
 
 def _of_run(run: RunFiles, title: str | None) -> Page:
@@ -293,7 +292,7 @@ def _of_run(run: RunFiles, title: str | None) -> Page:
     generated = summary["inputs"]["jobs"].get("generated_load")
     best = (metrics.get("search") or {}).get("best_over_time", [])
     content = {
-        "name": _machine(title or summary["inputs"]["trace"].get("machine")),
+        "machine": title or summary["inputs"]["trace"].get("machine"),
         "run": run,
         "why_unused": why_unused(run),
         "few": len(run.jobs) <= FEW_JOBS,
@@ -312,7 +311,7 @@ def _of_comparison(comparison: Comparison, title: str | None) -> Page:
     titles, rows = table_of(comparison)
     finishes = comparison.finishes
     content = {
-        "name": _machine(title or longest.summary["inputs"]["trace"].get("machine")),
+        "machine": title or longest.summary["inputs"]["trace"].get("machine"),
         "names": [label(variant.label) for variant in variants],
         "comparison": comparison,
         "figures": list(zip(titles[1:], *(row[1:] for row in rows), strict=True)),
@@ -342,10 +341,8 @@ def _job_cells(jobs: pd.DataFrame) -> dict[str, list[Any]]:
         title: [_sorted_cell(value, form) for value in values]
         for title, (form, values) in columns.items()
     }
-    return {
-        "job": [printable(str(name), MAX_SENTENCE) for name in jobs.index],
-        **cells,
-    }
+    names = [printable(str(name), MAX_SENTENCE) for name in jobs.index]
+    return {"job": names, **cells}
 
 
 def _sorted_cell(value: Any, form: str) -> tuple[float | None, str]:

@@ -30,12 +30,15 @@ def charts_of_comparison(comparison: Comparison) -> list[Chart]:
     means = means.rename(columns=lambda path: FIGURES[path].title)
     charts = [
         _bars("compared", "Outcome by variant", "samples", by_variant[["outcome"]], whole),
-        _bars("compared-means", "Mean times by variant", "hours", means, whole),
+        _bars("compared-means", "Mean times by variant", "mean hours", means, whole),
         distribution(
             "compared-times",
             "Completion times by variant",
             "Where a curve ends, so many of the submitted jobs were done.",
-            {label(name): jobs["jct_s"] / 3600 for name, jobs in comparison.jobs.items()},
+            {
+                label(variant.label): pd.concat([run.jobs["jct_s"] for run in variant.runs]) / 3600
+                for variant in comparison.variants
+            },
         ),
         host_chart({
             label(variant.label): variant.runs[0].metrics.get("host") or {}
@@ -48,7 +51,7 @@ def charts_of_comparison(comparison: Comparison) -> list[Chart]:
         hours = hours.reindex(index=groups[by].unique(), columns=whole["variant"])
         key, title = f"compared-{path.split('_')[0]}-by-{by}", FIGURES[path].title
         hours = hours.rename(index=label, columns=label)
-        charts.append(_bars(key, f"{title} by {by}", "hours", hours, groups))
+        charts.append(_bars(key, f"{title} by {by}", "mean hours", hours, groups))
     return [chart for chart in charts if chart is not None]
 
 

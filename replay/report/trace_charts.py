@@ -1,4 +1,4 @@
-"""Charts of a node trace: when nodes are idle, for how long, and which."""
+"""Charts of a node trace: when nodes are idle, and for how long."""
 
 from __future__ import annotations
 
@@ -14,14 +14,12 @@ from bft.replay.report.chart import (
     Bars,
     Chart,
     Heat,
-    label,
     over_time,
 )
 from bft.replay.report.over_time import mean_over_time, round_spans
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
-from bft.replay.trace.trace_statistics import Fragments, fragments, length_histogram
+from bft.replay.trace.trace_statistics import fragments, length_histogram
 
-MAX_NODES = 25
 DAY_QUARTERS = 96
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 # Parts of a window of which means are shown: zooming in four times still shows one a pixel.
@@ -30,12 +28,11 @@ SPANS = 2000
 
 def charts_of_trace(trace: NodeTrace) -> list[Chart]:
     """The charts of a node trace alone."""
-    pieces, what = fragments(trace), trace.turns_idle
+    lengths = length_histogram(fragments(trace).seconds)
     charts = (
         idle_nodes(trace),
         by_hour(trace),
-        fragment_lengths(length_histogram(pieces.seconds), what),
-        by_node(trace, pieces),
+        fragment_lengths(lengths, trace.turns_idle),
     )
     return [chart for chart in charts if chart is not None]
 
@@ -107,24 +104,3 @@ def by_hour(trace: NodeTrace) -> Chart | None:
     shown = pd.DataFrame(cells.round(1), columns=across)
     shown.insert(0, "day", list(DAYS))
     return Chart("hours", f"Idle {what}s by hour and weekday", note, drawing, shown)
-
-
-def by_node(trace: NodeTrace, pieces: Fragments) -> Chart | None:
-    """Chart which nodes are idle most; None if none is ever idle."""
-    node = pieces.node // (trace.units_per_node if trace.by_unit else 1)
-    hours = np.bincount(node, weights=pieces.seconds / 3600, minlength=len(trace.nodes))
-    count = np.bincount(node, minlength=len(trace.nodes))
-    if not hours.any():
-        return None
-    what = "idle unit-hours" if trace.by_unit else "idle hours"
-    order = np.argsort(-hours, kind="stable")
-    names = [label(trace.nodes[k]) for k in order]
-    columns = {"node": names, what: hours[order].round(2), "fragments": count[order]}
-    table = pd.DataFrame(columns)
-    shown = table.iloc[:MAX_NODES]
-    tenth = hours[order][: max(1, len(hours) // 10)].sum() / hours.sum()
-    note = f"The {len(shown)} of {len(hours):,} nodes with the most idle time. A tenth of them has {tenth:.0%} of the "
-    note += f"idle time; {int((hours == 0).sum()):,} are never idle."
-    series = {what: shown[what].to_numpy(dtype=np.float64)}
-    drawing = Bars(tuple(shown["node"]), Axis(what), series)
-    return Chart("nodes", "Which nodes are idle", note, drawing, table)

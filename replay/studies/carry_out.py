@@ -147,21 +147,15 @@ class Workers:
     name: str
 
 
-def processes() -> int:
-    """The number of processors that this process may use."""
-    return (
-        len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or 1
-    )
-
-
 def local(count: int | None = None) -> Workers:
     """Processes of this machine; by default one per processor. 0 means this process."""
-    count = processes() if count is None else count
     if count == 0:
         return Workers(lambda: nullcontext(_here), 1, "this process")
-    return Workers(lambda: _pool(count), count, f"{count} process{'es' * (count != 1)}")
+    # macOS knows no affinity.
+    usable = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))
+    number: int = count or len(usable(0))
+    name = f"{number} process{'es' * (number != 1)}"
+    return Workers(lambda: _pool(number), number, name)
 
 
 class _Worker(SpawnProcess):

@@ -235,14 +235,6 @@ class Comparison:
         runs = [run for variant in self.variants for run in variant.runs]
         return max(runs, key=lambda run: run.window[1])
 
-    @cached_property
-    def jobs(self) -> dict[str, pd.DataFrame]:
-        """Tables of jobs by label of variant, those of all its runs in one."""
-        return {
-            variant.label: pd.concat([run.jobs for run in variant.runs])
-            for variant in self.variants
-        }
-
     def best(self) -> dict[str, list[bool]]:
         """The best variants per column; none if all are equal, and none of U where the variants compare with others.
 
@@ -265,7 +257,7 @@ class Comparison:
         """When each job finished (UTC) under each variant; None for more than 20 jobs, and of several seeds."""
         if any(len(variant.runs) > 1 for variant in self.variants):
             return None
-        finish = {label: jobs["finish"] for label, jobs in self.jobs.items()}
+        finish = {each.label: each.runs[0].jobs["finish"] for each in self.variants}
         table = pd.DataFrame(finish)
         return table if len(table) <= FEW_JOBS else None
 

@@ -570,7 +570,7 @@ def test_a_trace_alone_has_a_page(
         str(tmp_path / "t"),
     ]
     text = (tmp_path / "t.html").read_text("utf-8")
-    for key in ("idle", "fragments", "nodes"):
+    for key in ("idle", "fragments"):
         assert f'<section id="{key}">' in text
         assert (tmp_path / "t" / f"{key}.png").exists()
     assert "onerror" not in re.sub(
