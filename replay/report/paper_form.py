@@ -103,13 +103,12 @@ def plotted(charts: Sequence[Chart], key: str) -> Figure:
                 model.set_major_formatter(forms[axis.scale])
                 model.set_minor_formatter("")
         _DRAW[type(drawing)](axes, drawing)
-        entries = [
-            Patch(color=hue, label=_plain(name)) for name, hue in legend(drawing)
-        ]
+        entries = [(_plain(name), hue) for name, hue in legend(drawing)]
         if len(entries) > 1:
-            place = {"loc": "lower left", "bbox_to_anchor": (0, 1)}
-            columns = min(len(entries), 3)
-            axes.legend(handles=entries, **place, ncols=columns, frameon=False, fontsize=8)  # fmt: skip
+            columns = max(1, min(3, 90 // max(len(name) for name, _ in entries)))
+            patches = [Patch(color=hue, label=name) for name, hue in entries]
+            place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": columns}
+            axes.legend(handles=patches, **place, frameon=False, fontsize=8)
     return figure
 
 
