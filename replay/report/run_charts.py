@@ -19,14 +19,12 @@ from bft.replay.report.chart import (
     Curves,
     FloatArray,
     distribution,
-    label,
-    over_time,
-    stamps,
-)
-from bft.replay.report.over_time import (
     held_over_time,
+    label,
     mean_over_time,
+    over_time,
     round_spans,
+    stamps,
 )
 from bft.replay.report.trace_charts import SPANS, fragment_lengths
 from bft.replay.results.host import host_sentence

@@ -14,9 +14,10 @@ from bft.replay.report.chart import (
     Bars,
     Chart,
     Heat,
+    mean_over_time,
     over_time,
+    round_spans,
 )
-from bft.replay.report.over_time import mean_over_time, round_spans
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.trace_statistics import fragments, length_histogram
 

@@ -100,11 +100,11 @@ def perform(task: Task) -> Done:
         if summary["metrics"]["interrupted"]:
             error = "interrupted"
         else:
-            study.forget_failure(task.key)
+            study.record(task.key, None)
     except Exception as failure:
         kind = "" if isinstance(failure, InputError) else f"{type(failure).__name__}: "
         error = f"{kind}{failure}"
-        study.record_failure(task.key, error)
+        study.record(task.key, error)
     return Done(task.key, error, time.perf_counter() - began)
 
 
@@ -429,5 +429,5 @@ def _result(future: Future[Done], task: Task) -> Done:
 
 
 def _failed(task: Task, error: str) -> Done:
-    Study(task.study).record_failure(task.key, error)
+    Study(task.study).record(task.key, error)
     return Done(task.key, error, 0.0)

@@ -308,12 +308,8 @@ class Comparison:
         spans = [run.window for variant in self.variants for run in variant.runs]
         start = min(begin for begin, _ in spans)
         days = max(1, -(-(max(end for _, end in spans) - start) // DAY_NS))
-        base = self.variants[0]
-        return [
-            difference
-            for variant in self.variants[1:]
-            for difference in _differences(variant, base, start, days)
-        ]
+        base, *others = self.variants
+        return [each for variant in others for each in _differences(variant, base, start, days)]  # fmt: skip
 
     def sentences(self) -> list[str]:
         """The differences in words."""

@@ -21,8 +21,7 @@ from hypothesis import strategies as st
 from bft.replay import always_idle
 from bft.replay.cli.main import run
 from bft.replay.report import charts_of, plotted
-from bft.replay.report.chart import Bars, Curves, Heat, distribution
-from bft.replay.report.over_time import held_over_time
+from bft.replay.report.chart import Bars, Curves, Heat, distribution, held_over_time
 from bft.replay.report.trace_charts import by_hour
 from bft.replay.studies.run_files import changes_of, read_run
 from bft.replay.trace.trace_files import read_trace

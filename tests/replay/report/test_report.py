@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bft.replay.report import charts_of
-from bft.replay.report.over_time import mean_over_time, round_spans
+from bft.replay.report.chart import mean_over_time, round_spans
 
 SECOND = 10**9
 Page = Callable[..., str]
