@@ -448,7 +448,7 @@ COLUMNS = (
     ("mean_delay_s", "mean delay, s", "number"),
     ("longest_delay_s", "longest delay, s", "number"),
     ("waiting_node_h_a_year", "own jobs wait, node-h a year", "number"),
-    ("waiting_share_of_host", "share of their node-hours", "percent"),
+    ("waiting_share_of_host", "share of their node-hours", "share"),
     ("break_even_price", "break-even price", "number"),
     ("net_node_h_a_year", "net, node-h a year", "number"),
     ("net_value_a_year", "net, in money a year", "money"),
@@ -456,8 +456,7 @@ COLUMNS = (
 # As evaluation.js writes them.
 FORMS = {
     "number": three_digits,
-    "share": "{:.1%}".format,
-    "percent": "{:.2%}".format,
+    "share": lambda value: f"{three_digits(100 * value)}%",
     "money": "{:,.0f}".format,
 }
 
