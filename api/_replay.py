@@ -24,6 +24,7 @@ from bft.models.checks import FLAG, refuse_unknown
 from bft.models.errors import option_names
 from bft.replay import Options, Policy
 from bft.replay.cli.watcher import Bar, StageBar
+from bft.replay.inputs.files import Files
 from bft.replay.inputs.notes import Notes, Watcher
 from bft.replay.options.options import FIELDS, PRICES
 from bft.replay.policies import PolicyError
@@ -113,7 +114,11 @@ def replay(
             try:
                 with Bar() if progress else nullcontext(_Logged()) as watcher:
                     execute(
-                        made, folder, force=force, watcher=watcher, in_memory=in_memory
+                        made,
+                        folder,
+                        force=force,
+                        watcher=watcher,
+                        files=Files(in_memory),
                     )
                     if isinstance(watcher, Bar):
                         watcher.done()

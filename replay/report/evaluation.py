@@ -163,7 +163,7 @@ def evaluate(
     if points[0].jobs is not None:
         # A table that cannot be used is told before the logs are read, which may take minutes.
         with trusting_pickles(points[0].trust_pickle):
-            jobs_of(points[0], None, Watcher(), {}, reader)
+            jobs_of(points[0], None, Watcher(), reader)
     _ingest(form, files, logs, folder, reader, watcher)
     summaries = {
         options.rules.reserve: _replay(options, folder, reader, watcher)
@@ -176,7 +176,7 @@ def evaluate(
         if prices[name] != each.default
     }
     watcher.begin("page", _typed(["evaluate", *files], {**asked, "--out": folder}))
-    _, trace = traces(points[0], Watcher(), {}, reader)  # as the replays read it
+    _, trace = traces(points[0], Watcher(), reader)  # as the replays read it
     # 1 is the lowest honest price.
     if prices["host_price"] is None:
         prices["host_price"] = 1.0

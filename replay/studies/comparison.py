@@ -21,10 +21,10 @@ from bft.models.writing import three_digits
 from bft.replay.inputs.files import Files
 from bft.replay.options.naming import (
     different_inputs,
-    is_rigid,
     label_of,
     names_of_runs,
 )
+from bft.replay.policies.registry import policy_names, policy_type
 from bft.replay.results.figures import FIGURES
 from bft.replay.results.headlines import FEW_JOBS
 from bft.replay.results.host import SIZE_NAMES, SIZES
@@ -267,7 +267,9 @@ class Comparison:
         labels: dict[str, list[str]] = {}
         for variant in self.variants:
             run, options = variant.runs[0], variant.runs[0].summary["options"]
-            if options.get("cluster") is not None or not is_rigid(options["policy"]):
+            policy = options["policy"]
+            rigid = policy in policy_names() and policy_type(policy).traits.rigid
+            if options.get("cluster") is not None or not rigid:
                 continue
             asked = run.jobs["units_asked"]
             large = asked[asked > usual]

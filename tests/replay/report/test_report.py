@@ -274,22 +274,6 @@ def test_names_cannot_hide_or_reverse_text_of_a_page(
     checked(text)
 
 
-@pytest.mark.parametrize(
-    ("name", "said"),
-    [
-        ("half \ud800", "row 1: not UTF-8 text"),
-        ("n" * 1_001, "expected at most 1,000 characters, not 1,001"),
-    ],
-    ids=["half", "long"],
-)
-def test_a_name_that_no_file_can_hold_is_refused(
-    here: Path, told: Told, name: str, said: str
-) -> None:
-    job = {"name": name, "Jmin": 1, "Tsub": "2021-02-10T00:00:00Z", **ELASTIC}
-    Path("jobs.jsonl").write_text(json.dumps(job) + "\n")
-    told("--cluster 2x2 --jobs jobs.jsonl --policy equal-share --out run", said, code=2)
-
-
 def test_pools_add_up(here: Path, told: Told) -> None:
     Path("jobs.csv").write_text("job_id,gpu_num,submit_time,duration,vc\na,2,0,3600,p\nb,4,0,1800,q\n")  # fmt: skip
     Path("vcs.csv").write_text("vc,nodes,units_per_node\np,1,4\nq,1,8\n")
