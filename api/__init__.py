@@ -30,8 +30,6 @@ from typing import TYPE_CHECKING, Any
 from bft.models.lazy import public_names
 
 if TYPE_CHECKING:
-    from bft._evaluate import Evaluation as Evaluation
-    from bft._evaluate import evaluate as evaluate
     from bft._replay import Example as Example
     from bft._replay import ingest as ingest
     from bft._replay import load_example as load_example
@@ -39,7 +37,9 @@ if TYPE_CHECKING:
     from bft._replay import solve as solve
     from bft._run import Run as Run
     from bft._study import Comparison as Comparison
+    from bft._study import Evaluation as Evaluation
     from bft._study import compare as compare
+    from bft._study import evaluate as evaluate
     from bft._study import sweep as sweep
     from bft.models.errors import InputError as InputError
 

@@ -8,7 +8,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import fields, replace
 from datetime import datetime
 from pathlib import Path
@@ -25,7 +25,7 @@ from bft.models.errors import option_names
 from bft.replay import Options, Policy
 from bft.replay.cli.watcher import Bar, StageBar
 from bft.replay.inputs.files import Files
-from bft.replay.inputs.notes import Watcher
+from bft.replay.inputs.notes import Notes, Watcher
 from bft.replay.options.options import FIELDS, PRICES
 from bft.replay.policies import PolicyError
 from bft.replay.policies.registry import BUILT_IN, check_made, named, policy_type
@@ -98,6 +98,8 @@ def replay(
     Traceback (most recent call last):
     bft.models.errors.InputError: unknown option 'tfwdd'; did you mean 'tfwd_s'?
     """
+    from bft.replay.run import execute
+
     with arguments_named():
         in_memory, names = in_memory_inputs(trace, jobs, xi)
         stated = {**options, **names}
@@ -107,36 +109,26 @@ def replay(
                 "jobs_format is for files: a frame or JobTable has the native columns"
             )
         with chosen(policy) as name:
-            given = full_names({**stated, "policy": name})
-            made = Options(**given)
-            if out is not None:
-                return _executed(made, Path(out), in_memory, force, progress)
-            folder = Path(tempfile.mkdtemp(prefix="bft-"))
+            made = Options(**full_names({**stated, "policy": name}))
+            folder = Path(tempfile.mkdtemp(prefix="bft-") if out is None else out)
             try:
-                _executed(made, folder, in_memory, force, progress)
-                return Run.temporary(folder)
+                with Bar() if progress else nullcontext(_Logged()) as watcher:
+                    execute(
+                        made,
+                        folder,
+                        force=force,
+                        watcher=watcher,
+                        files=Files(in_memory),
+                    )
+                    if isinstance(watcher, Bar):
+                        watcher.done()
+                return Run.temporary(folder) if out is None else Run(folder)
             except BaseException as error:
                 # What a policy that failed had replayed before is in the folder, which the message names.
-                if not isinstance(error, PolicyError) or str(folder) not in str(error):
+                kept = isinstance(error, PolicyError) and str(folder) in str(error)
+                if out is None and not kept:
                     shutil.rmtree(folder, ignore_errors=True)
                 raise
-
-
-def _executed(
-    options: Options,
-    folder: Path,
-    in_memory: Mapping[str, Any],
-    force: bool,
-    progress: bool,
-) -> Run:
-    from bft.replay.run import execute
-
-    with Bar() if progress else nullcontext(_Logged()) as watcher:
-        files = Files(in_memory)
-        execute(options, folder, force=force, watcher=watcher, files=files)
-        if isinstance(watcher, Bar):
-            watcher.done()
-    return Run(folder)
 
 
 def in_memory_inputs(
@@ -233,16 +225,9 @@ class _Logged(Watcher):
         _log.warning("%s", text)
 
 
-class _LoggedStages(StageBar):
-    """Shows no stages, and logs notes."""
-
-    def note(self, text: str) -> None:
-        _log.warning("%s", text)
-
-
-def stages(count: int, *, progress: bool) -> StageBar:
-    """What shows the stages of an evaluation."""
-    return StageBar(count) if progress else _LoggedStages(count, quiet=True)
+def stages(count: int, *, progress: bool) -> AbstractContextManager[Watcher]:
+    """What shows the stages of an evaluation; a note that several replays have is logged once."""
+    return StageBar(count) if progress else nullcontext(Notes(_Logged()))
 
 
 class Example(NamedTuple):

@@ -7,20 +7,18 @@ import shutil
 import tempfile
 import weakref
 from functools import cached_property
-from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from bft.models import InputError, read_table
+from bft.models import InputError
 from bft.models.files import drafted
 from bft.replay.report import charts_of_run, check_page, plotted, write_report
 from bft.replay.results.headlines import headlines
 from bft.replay.results.run_directory import (
     ALLOCATIONS,
-    JOBS,
-    STEPS,
+    read_part,
     read_summary,
     run_directory,
 )
@@ -30,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-class Run:
+class Run(RunFiles):
     """The result of a replay: `bft.replay` returns it, and `bft.Run(folder)` opens a run directory.
 
     Parameters
@@ -44,6 +42,13 @@ class Run:
         Where its files lie. Without `out` that is a temporary folder, which is removed with the object: see `save`.
     summary
         The content of summary.json: metrics, options, digests of the inputs, notes, versions.
+    metrics
+        Its numbers, such as outcome (samples), used_share, U, jct_s; docs/results.md defines them.
+    steps
+        Table of decisions, one row each: time (UTC), idle and used units, jobs in play, costs (samples), objective,
+        status.
+    jobs
+        Table of jobs by name: submit, start, finish (UTC), JCT and queueing (s), work and losses (samples).
 
     Raises
     ------
@@ -63,8 +68,7 @@ class Run:
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
-        self.summary: dict[str, Any] = read_summary(self.folder)
+        super().__init__(Path(folder), read_summary(Path(folder)))
         self._is_temporary = False
 
     @classmethod
@@ -83,37 +87,15 @@ class Run:
         return _unpacked, (files,)
 
     @property
-    def metrics(self) -> dict[str, Any]:
-        """The numbers of the summary, such as outcome (samples), used_share, U, jct_s; docs/results.md defines them."""
-        metrics: dict[str, Any] = self.summary["metrics"]
-        return metrics
-
-    @property
     def notes(self) -> list[str]:
         """Notes in full sentences: each states what changes the result, or explains it."""
         notes: list[str] = self.summary["notes"]
         return notes
 
     @cached_property
-    def steps(self) -> pd.DataFrame:
-        """Table of decisions, one row each.
-
-        Time (UTC), idle and used units, jobs in play, costs (samples), objective, status.
-        """
-        return self._read(STEPS)
-
-    @cached_property
-    def jobs(self) -> pd.DataFrame:
-        """Table of jobs by name, one row each.
-
-        Submit, start, finish (UTC), JCT and queueing (s), work and losses (samples).
-        """
-        return self._read(JOBS).set_index("name")
-
-    @cached_property
     def allocations(self) -> pd.DataFrame:
         """Table of the nodes that jobs held: job, first and last node of a range, its units, start and end (UTC)."""
-        frame = self._read(ALLOCATIONS)
+        frame = read_part(self.folder, ALLOCATIONS)
         metadata = frame.attrs["metadata"]
         nodes, per_node = json.loads(metadata["nodes"]), int(metadata["units_per_node"])
         first, last = frame.pop("first_unit"), frame.pop("last_unit")
@@ -122,17 +104,6 @@ class Run:
         frame.insert(3, "units", (last - first + 1).to_numpy())
         frame.attrs = {}
         return frame
-
-    def _read(self, name: str) -> pd.DataFrame:
-        if (
-            not (self.folder / name).exists()
-            and self.summary["options"].get("compat") == "reference"
-        ):
-            raise InputError(
-                f"a replay with --option compat=reference leaves no {name}",
-                file=self.folder,
-            )
-        return read_table(self.folder / name)
 
     def plot(self, chart: str = "idle") -> Figure:
         """Draw a chart of the page, by the name that links to it has: idle, held, progress, times; needs matplotlib.
@@ -144,7 +115,7 @@ class Run:
         >>> figure.axes[0].get_ylabel()
         'jobs, first submitted on top'
         """
-        return plotted(charts_of_run(RunFiles(self.folder, self.summary)), chart)
+        return plotted(charts_of_run(self), chart)
 
     def report(self, path: str | Path, *, title: str | None = None) -> Path:
         """Write the run as one HTML page to show to others, and return where it is; a page there is replaced.
@@ -193,40 +164,14 @@ class Run:
             raise InputError(what, file=error.file, hint=hint) from None
         return Run(folder)
 
-    def _headlines(self) -> list[tuple[str, str]]:
-        return list(
-            headlines(self.metrics, self.summary["inputs"]["jobs"]["generated_load"])
-        )
-
     def __repr__(self) -> str:
-        lines = self._headlines()
-        width = max(len(label) for label, _ in lines)
-        return "\n".join(
-            [
-                f"<Run: {self._title()}>",
-                *(f"{label:<{width}}  {value}" for label, value in lines),
-            ]
-        )
-
-    def _repr_html_(self) -> str:
-        """The headlines as a table, for notebooks."""
-        notes = "".join(f"<li>{escape(note)}</li>" for note in self.notes)
-        table = as_html(pd.DataFrame(self._headlines()), header=False)
-        return f"<p>{escape(self._title())}</p>{table}<ul>{notes}</ul>"
-
-    def _title(self) -> str:
         options, inputs = self.summary["options"], self.summary["inputs"]
-        jobs = inputs["jobs"]
-        what = (
-            f"{options['policy']}, {jobs['count']} jobs on {inputs['trace']['source']}"
-        )
-        return f"{what}, interrupted" if self.metrics["interrupted"] else what
-
-
-def as_html(table: pd.DataFrame, *, header: bool = True) -> str:
-    """A table of texts for notebooks, none of which is cut."""
-    with pd.option_context("display.max_colwidth", None):
-        return str(table.to_html(index=False, header=header))
+        jobs, trace = inputs["jobs"], inputs["trace"]["source"]
+        cut = ", interrupted" if self.metrics["interrupted"] else ""
+        title = f"<Run: {options['policy']}, {jobs['count']} jobs on {trace}{cut}>"
+        lines = list(headlines(self.metrics, jobs["generated_load"]))
+        width = max(len(label) for label, _ in lines)
+        return "\n".join([title, *(f"{name:<{width}}  {value}" for name, value in lines)])  # fmt: skip
 
 
 def _unpacked(files: dict[str, bytes]) -> Run:

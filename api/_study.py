@@ -1,10 +1,11 @@
-"""Several replays from Python: variants side by side, and grids of options."""
+"""Several replays from Python: variants side by side, grids of options, and a machine by its logs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
+from dataclasses import fields
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,13 +18,19 @@ from bft._replay import (
     full_names,
     in_memory_inputs,
     is_built_in,
+    log_options,
+    several,
+    stages,
 )
-from bft._run import as_html
 from bft.models import InputError, JobTable, write_jobs
+from bft.models.checks import refuse_unknown
 from bft.replay import NodeTrace, write_trace
 from bft.replay.inputs.files import Files
+from bft.replay.logs.ingest import IngestOptions
+from bft.replay.options.options import PRICES, WORLD
 from bft.replay.policies import PolicyError
-from bft.replay.report import charts_of_comparison, plotted
+from bft.replay.report import charts_of_comparison, evaluation, plotted
+from bft.replay.report.evaluation import Evaluation as Evaluation
 from bft.replay.studies.carry_out import carry_out, given, local
 from bft.replay.studies.comparison import Comparison as _Comparison
 from bft.replay.studies.comparison import compared, table_of
@@ -53,7 +60,9 @@ class Comparison(_Comparison):
         """The table, for notebooks, with what is said before and after it."""
         before = "".join(f"<p>{escape(each)}.</p>" for each in self.cautions())
         after = "".join(f"<li>{escape(each)}.</li>" for each in self.sentences())
-        return f"{before}{as_html(self._table())}<ul>{after}</ul>"
+        with pd.option_context("display.max_colwidth", None):  # no text is cut
+            table = self._table().to_html(index=False)
+        return f"{before}{table}<ul>{after}</ul>"
 
     def _table(self) -> pd.DataFrame:
         titles, rows = table_of(self)
@@ -215,6 +224,70 @@ def sweep(
         keys = place.write_plan(plan)
         carry_out(place, plan, keys, who, whole=whole)
         return place.collect(plan, keys)
+
+
+def evaluate(
+    files: str | Path | Sequence[str | Path],
+    form: str = "auto",
+    *,
+    out: str | Path | None = None,
+    progress: bool = False,
+    **options: Any,
+) -> Evaluation:
+    """Say what a machine's idle nodes are worth, what training yields there, and what the machine's own jobs pay.
+
+    Parameters
+    ----------
+    files, form
+        Logs and their format, as for `bft.ingest`.
+    out
+        Folder of all that is made; by default it is named after the log. What is done already, from the same files
+        with the same options, is not done again.
+    progress
+        Show stages and a bar on standard error.
+    **options
+        Those of `bft-replay evaluate`: all of `bft.ingest`; `jobs` (a file; without it trainings are made up),
+        `jobs_format`, `align_jobs`, `node_class`; `price_per_node_hour`, `host_price`, `node_watts`, `co2_per_kwh`,
+        `price_per_kwh`.
+
+    Returns
+    -------
+    Evaluation
+        `.figures`, `.table` (a row for each reserve and return time), and `.page`, the path of the page.
+
+    Raises
+    ------
+    InputError
+        When a file cannot be read, or an option has no valid value.
+
+    Examples
+    --------
+    >>> import bft
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     log = Path(folder, "log.csv")
+    ...     rows = ["n1,2021-02-10T00:00:00Z,2021-02-10T01:00:00Z", "n1,2021-02-10T03:00:00Z,2021-02-10T04:00:00Z"]
+    ...     _ = log.write_text(chr(10).join(["node,start,end", *rows]))
+    ...     window = {"begin": "2021-02-10", "end": "2021-02-10T04:00:00"}
+    ...     found = bft.evaluate(log, "intervals", nodes="n[1-2]", out=Path(folder, "out"), **window)
+    ...     round(found.figures["idle_share"], 6), found.page.exists()
+    (0.75, True)
+    """
+    stated = {**WORLD, **PRICES}
+    of_logs = {field.name for field in fields(IngestOptions)}
+    refuse_unknown(options, {*of_logs, *stated})
+    names = several(files)
+    folder = evaluation.folder_of(names) if out is None else Path(out)
+    with arguments_named(), stages(evaluation.STAGES, progress=progress) as shown:
+        return evaluation.evaluate(
+            form,
+            names,
+            log_options({name: options[name] for name in options if name in of_logs}),
+            {name: options[name] for name in options if name in stated},
+            folder,
+            watcher=shown,
+        )
 
 
 def _by_name(variants: Any) -> list[tuple[str | None, Any]]:

@@ -24,11 +24,11 @@ from bft.replay.logs import units
 from bft.replay.logs.formats import BUILT_IN
 from bft.replay.options.options import FIELDS
 from bft.replay.policies.schedule import Schedule
+from bft.replay.report import evaluation
 from bft.replay.results import host, metrics, outcome_tables
 from bft.replay.results.census import census_of
 from bft.replay.results.figures import FIGURES
 from bft.replay.results.headlines import costs
-from bft.replay.studies import evaluation
 
 ROOT = Path(__file__).parents[1]
 # Whose docstrings pages take in.

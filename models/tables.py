@@ -158,26 +158,6 @@ def read_table(path: str | Path, *, trust_pickle: bool = False) -> pd.DataFrame:
             )
 
 
-def read_blocks(path: Path, rows: int | None = None) -> Iterator[pd.DataFrame]:
-    """Read a Parquet file as `read_table` does, in blocks of rows: only one of them is in memory.
-
-    Parameters
-    ----------
-    path
-        The file.
-    rows
-        Of a block, `ROW_GROUP` where None.
-
-    Yields
-    ------
-    DataFrame
-        At least one, in the order of the file.
-    """
-    with reading(path), path.open("rb") as stream:
-        _expect(stream, "a Parquet file", ".parquet", str(path))
-        yield from _frames(stream, str(path), rows or ROW_GROUP)
-
-
 def _found(path: Path) -> Path:
     """Give the file meant by `path`: itself, or the published one of that name without suffix."""
     if os.path.lexists(path) or _suffix(path.name) is not None:
@@ -287,20 +267,12 @@ def _read_pickle(stream: BinaryIO, file: str) -> pd.DataFrame:
     return frame
 
 
-def _frames(
-    source: BinaryIO, file: str, rows: int | None = None
-) -> Iterator[pd.DataFrame]:
-    """The frame of a Parquet file, whole or in blocks of so many rows."""
+def _read_parquet(source: BinaryIO, file: str) -> pd.DataFrame:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     try:
-        parquet = pq.ParquetFile(source)
-        if rows is None or not parquet.metadata.num_rows:
-            yield _frame_of(parquet.read())
-            return
-        for batch in parquet.iter_batches(rows):
-            yield _frame_of(pa.Table.from_batches([batch]))
+        return _frame_of(pq.ParquetFile(source).read())
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, InputError | MemoryError):  # Arrow's are of both kinds
             raise
@@ -486,7 +458,7 @@ def _read_jsonl(stream: BinaryIO, file: str) -> pd.DataFrame:
 
 # By suffix: what the first bytes must say (None: text), and what reads it.
 _READERS: Final[dict[str, tuple[str | None, Reader]]] = {
-    ".parquet": ("a Parquet file", lambda stream, file: next(_frames(stream, file))),
+    ".parquet": ("a Parquet file", _read_parquet),
     ".csv": (None, _read_csv),
     ".jsonl": (None, _read_jsonl),
     ".pkl": ("a pickle", _read_pickle),

@@ -431,8 +431,7 @@ def _host_jobs(run: Run) -> dict[str, Any]:
             run.notes.note(
                 "--reserve keeps no node free of those dedicated ones with which U compares"
             )
-        is_best = options.preset == "best"
-        for note in host_notes(figures, outcome, rules, is_best=is_best):
+        for note in host_notes(figures, outcome, rules):
             run.notes.note(note)
         figures |= {"reserve": rules.reserve, "free_first": rules.takes_free_first}
     return {"host": figures}

@@ -95,7 +95,7 @@ def test_frames_have_names_and_utc_times(example: bft.Example) -> None:
     for times in (held["start"], made.jobs["submit"], made.steps["time"]):
         assert str(times.dt.tz) == "UTC"
     assert "training outcome" in repr(made)
-    assert f"{made.metrics['outcome']:,.0f}" in made._repr_html_()
+    assert f"{made.metrics['outcome']:,.0f}" in repr(made)
 
 
 def test_a_custom_policy_is_a_class_an_object_or_a_function(

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 @click.option(
     "--split",
     metavar="vc|user|model|size",
-    help="Break the table down: by virtual cluster, user, model or size; size:8,64 names the bounds.",
+    help="Break the table down: by virtual cluster, user, model or size.",
 )
 @click.option(
     "--out",

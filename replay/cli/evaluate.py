@@ -43,23 +43,13 @@ def evaluate(
     where a node takes 30, 120 or 300 s to come back, and writes a page and a table. Without --jobs the trainings are
     made up. What is done already, from the same files with the same options, is not done again.
     """
-    from bft.replay.report.evaluation import needed, sentences, write_evaluation
-    from bft.replay.studies.evaluation import STAGES, evaluate, folder_of
+    from bft.replay.report.evaluation import STAGES, evaluate, folder_of, sentences
 
-    needed()
     stated = {name: given.pop(name) for name in (*WORLD, *PRICES)}
     logs = ingest_options(given)
     folder = folder_of(files) if out is None else Path(out)
     with StageBar(STAGES, quiet=quiet()) as shown:
-        found = evaluate(
-            form,
-            files,
-            logs,
-            stated,
-            folder,
-            write_page=write_evaluation,
-            onlooker=shown,
-        )
+        found = evaluate(form, files, logs, stated, folder, watcher=shown)
     if as_json:
         click.echo(json.dumps(found.figures, indent=2))
     else:

@@ -234,11 +234,11 @@ def _show_jobs(summary: dict[str, Any], folder: Path) -> None:
     from bft.replay.studies.run_files import RunFiles
 
     run = RunFiles(folder, summary)
-    jobs = run.jobs.join(run.waits)
     titles = ["job", "submitted (UTC)", "finished (UTC)", "waited", "units", "lost"]
     click.echo()
-    show_table(titles, [_job_cells(str(name), job) for name, job in jobs.iterrows()])
-    click.echo("waited: without units; units: mean while it ran")
+    rows = [_job_cells(str(name), job) for name, job in run.jobs.iterrows()]
+    show_table(titles, rows)
+    click.echo("waited: time without units; units: mean over its time in the system")
     click.echo("lost: share of its samples, to rescales, preemptions and so on\n")
 
 
@@ -254,7 +254,7 @@ def _job_cells(name: str, job: pd.Series[Any]) -> list[str]:
         finished = f"{job['work'] / job['total_work']:.0%} done"
     else:
         finished = "not begun"
-    waited = job["waiting_s"]
+    waited = job["without_units_s"]
     samples = lost(job.to_frame().T).iloc[0]
     trained = job["work"] + samples
     return [
@@ -262,7 +262,7 @@ def _job_cells(name: str, job: pd.Series[Any]) -> list[str]:
         _minute(job["submit"]),
         finished,
         duration(waited) if waited == waited else "-",
-        f"{job['unit_seconds'] / job['run_s']:.1f}" if begun and job["run_s"] else "-",
+        f"{job['mean_units']:.1f}" if begun else "-",
         f"{samples / trained:.1%}" if trained else "-",
     ]
 

@@ -188,7 +188,7 @@ def _report_best(
     study: Study, plan: Plan, keys: list[str], given: dict[str, Any]
 ) -> None:
     """Report which values of the options are best, over all other varied options, with the spread."""
-    from bft.replay.studies.sweeping import best, option_named
+    from bft.replay.studies.study import best, option_named
 
     metric, varied = given["metric"], plan.varied
     frame = study.frame(plan, keys)

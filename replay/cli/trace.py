@@ -101,7 +101,7 @@ def info(
 ) -> None:
     """Report size, idle nodes, idle fragments by count and node-time, and the effect of a start-up time.
 
-    With --html or --png as charts: when nodes are idle, by hour and weekday, for how long, and which.
+    With --html or --png as charts: when nodes are idle, by hour and weekday, and for how long.
     """
     if html is not None:
         from bft.replay.report import check_page

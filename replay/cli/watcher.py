@@ -183,6 +183,7 @@ class StageBar(Bar):
         self._console.quiet = quiet
         self._progress.disable = quiet or not self._console.is_terminal
         self._stages, self._begun = stages, 0
+        self._told: set[str] = set()
         self._all = self._progress.add_task("", total=stages, text="")
 
     def begin(self, name: str, command: str, *, done: bool = False) -> None:
@@ -201,9 +202,19 @@ class StageBar(Bar):
             so_far = self._begun - 1 + done
             self._progress.update(self._all, completed=so_far, refresh=True)
 
+    def stage(self, name: str, start_ns: int, end_ns: int) -> None:
+        """A replay of the window [start_ns, end_ns] begins."""
+        self._start, self._span = start_ns, max(end_ns - start_ns, 1)
+
+    def at(self, now_ns: int, decisions: int) -> None:
+        """The replay has reached an instant."""
+        self.share((now_ns - self._start) / self._span)
+
     def note(self, text: str) -> None:
-        """Something worth knowing, not an error."""
-        self._line(f"note: {text}")
+        """Something worth knowing, not an error; what several replays have is told once."""
+        if text not in self._told:
+            self._told.add(text)
+            self._line(f"note: {text}")
 
     def _line(self, text: str) -> None:
         # Whole, so that a command can be copied.

@@ -17,6 +17,12 @@ class Watcher:
     def note(self, text: str) -> None:
         """Something worth reporting that changes or explains a result, not an error."""
 
+    def begin(self, name: str, command: str, *, done: bool = False) -> None:
+        """A stage of an evaluation begins, which this command line does as well; `done`: its output is there."""
+
+    def share(self, done: float) -> None:
+        """So much of the stage is done, from 0 to 1."""
+
 
 class Notes(Watcher):
     """Notes on what changes or explains a result: shown at once, and kept for the summary and the report.

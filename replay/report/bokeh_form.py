@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bft.models.plugins import needs
-from bft.replay.report.chart import (
-    Axis,
-    Bars,
-    Blocks,
-    Chart,
-    Curves,
-    Drawing,
-    Heat,
-    colour,
-    shade,
-)
+from bft.replay.report.chart import Axis, Bars, Blocks, Chart, Curves, Heat, legend
 
 if TYPE_CHECKING:
     from bokeh.models import Model
 
 LABEL = 22
-FORMATS = {
-    "number": "0,0.[00]",
-    "log": "0,0.[000]",
-    "time": "%F %H:%M",
-    "share": "0.[00]%",
-}
+TICKS = {"number": "0,0.[00]a", "share": "0%", "log": "0,0.[000]"}
+HOVERS = {"number": "0,0.[00]", "log": "0,0.[000]", "time": "%F %H:%M", "share": "0.[00]%"}  # fmt: skip
 # JavaScript: BokehJS calls it for the text of a hover, from the number of a cell.
 NAME_OF = "return 0 <= value ? names[Math.min(Math.floor(value / units), names.length - 1)] : nobody"
 
 
 def embedded(charts: Sequence[Chart]) -> tuple[dict[str, Any], str]:
-    """The charts for a page.
+    """The charts for a page; a heat map needs no figure.
 
     Returns
     -------
@@ -50,148 +37,118 @@ def embedded(charts: Sequence[Chart]) -> tuple[dict[str, Any], str]:
     InputError
         When Bokeh is not installed; contains the command that installs it.
     """
+    figures = [chart for chart in charts if not isinstance(chart.drawing, Heat)]
+    if not figures:
+        return {}, ""
     with needs("a page with charts to zoom", "report"):
-        from bokeh.document import Document
         from bokeh.resources import Resources
 
-    documents = {}
-    for chart in charts:
-        document = Document(title=chart.key)
-        document.add_root(_figure(chart))
-        content = document.to_json(deferred=False)
-        documents[chart.key] = _renumbered(content, chart.key)
     library = Resources(mode="inline", components=["bokeh"]).js_raw
-    return documents, "\n".join(library)
+    return {chart.key: _document(chart) for chart in figures}, "\n".join(library)
 
 
-def _renumbered(content: Any, prefix: str) -> Any:
-    """Return a document with ids numbered from the start: Bokeh's own ids count up during a process.
+def _document(chart: Chart) -> Any:
+    """A document with ids numbered from the start: Bokeh's own ids count up during a process.
 
     Keys named id belong to Bokeh: the data of charts is in lists of entries.
     """
+    from bokeh.document import Document
+
+    document = Document(title=chart.key)
+    document.add_root(_figure(chart))
     numbers: dict[str, str] = {}
 
-    def walk(part: Any) -> Any:
-        if isinstance(part, dict):
-            return {
-                key: numbers.setdefault(value, f"{prefix}-{len(numbers)}")
-                if key == "id" and isinstance(value, str)
-                else walk(value)
-                for key, value in part.items()
-            }
-        return (
-            [walk(entry) for entry in part] if isinstance(part, list | tuple) else part
-        )
+    def renumbered(part: dict[str, Any]) -> dict[str, Any]:
+        if isinstance(part.get("id"), str):
+            number = f"{chart.key}-{len(numbers)}"
+            part["id"] = numbers.setdefault(part["id"], number)
+        return part
 
-    return walk(content)
+    content = json.dumps(document.to_json(deferred=False))
+    return json.loads(content, object_hook=renumbered)
 
 
 def _figure(chart: Chart) -> Model:
-    from bokeh.models import DataRange1d, NoOverlap, Range1d
+    from bokeh.models import NoOverlap, NumeralTickFormatter
     from bokeh.plotting import figure
 
-    drawing: Drawing = chart.drawing
-    x, y = (
-        (drawing.value, Axis(""))
-        if isinstance(drawing, Bars)
-        else (drawing.x, drawing.y)
-    )
-    ranges: dict[str, Any] = {}
-    if isinstance(drawing, Curves) and x.scale == "time":
-        instants = np.concatenate([curve.x for curve in drawing.curves])
-        ranges["x_range"] = Range1d(instants.min(), instants.max())
-    if isinstance(drawing, Blocks):
-        end = drawing.origin + 1000.0 * drawing.seconds
-        ranges["x_range"] = Range1d(drawing.origin, end)
-        ranges["y_range"] = Range1d(0, drawing.height, bounds=(0, drawing.height))
-    elif y.scale == "share":
-        ranges["y_range"] = Range1d(0, 1.02)
-    elif isinstance(drawing, Curves) and all(
-        curve.y.min(initial=0.0) >= 0 for curve in drawing.curves
-    ):
-        ranges["y_range"] = DataRange1d(start=0, only_visible=True)
-    kinds = {
-        name: {"time": "datetime", "log": "log"}.get(axis.scale, "linear")
-        for name, axis in (("x", x), ("y", y))
-    }
+    drawing = chart.drawing
+    kinds = [
+        {"time": "datetime", "log": "log"}.get(axis.scale, "linear")
+        for axis in (drawing.x, drawing.y)
+    ]
     made = figure(
-        name=chart.key, height=height(drawing), sizing_mode="stretch_width", min_width=200, toolbar_location="above",
+        name=chart.key, height=height(chart), sizing_mode="stretch_width", min_width=200, toolbar_location="above",
         tools="pan,box_zoom,xwheel_zoom,reset,save", active_drag="box_zoom", active_scroll=None,
-        x_axis_type=kinds["x"], y_axis_type=kinds["y"], x_axis_label=x.label, y_axis_label=y.label,
-        background_fill_alpha=0, border_fill_alpha=0, outline_line_alpha=0, lod_threshold=None, **ranges,
+        x_axis_type=kinds[0], y_axis_type=kinds[1], x_axis_label=drawing.x.label, y_axis_label=drawing.y.label,
+        background_fill_alpha=0, border_fill_alpha=0, outline_line_alpha=0, lod_threshold=None,
     )  # fmt: skip
     made.toolbar.logo = None
-    made.x_range.tags = [x.scale]
-    for axis, model in ((x, made.xaxis[0]), (y, made.yaxis[0])):
+    for axis, model in ((drawing.x, made.xaxis[0]), (drawing.y, made.yaxis[0])):
         model.axis_label_text_font_style = "normal"
         model.axis_label_text_font_size = "13px"
         model.major_label_text_font_size = "12px"
         model.major_label_policy = NoOverlap(min_distance=8)
-        if axis.scale != "time":
-            model.formatter = _ticks(axis)
+        if axis.scale in TICKS:
+            model.formatter = NumeralTickFormatter(format=TICKS[axis.scale])
     _DRAW[type(drawing)](made, drawing)
+    made.x_range.tags = [drawing.x.scale]
     return made
 
 
-def height(drawing: Drawing) -> int:
+def height(chart: Chart) -> int:
     """Height of its figure in pixels: a page reserves the space until it is drawn."""
+    drawing = chart.drawing
     if isinstance(drawing, Bars):
         return 90 + len(drawing.names) * (12 + 10 * len(drawing.series))
-    if isinstance(drawing, Heat):
-        return 110 + 28 * len(drawing.down)
     if isinstance(drawing, Blocks):
         return 120 + 22 * len(drawing.rows) if drawing.names_rows else 420
     return 300
 
 
-def _ticks(axis: Axis) -> Model:
-    from bokeh.models import NumeralTickFormatter
-
-    return NumeralTickFormatter(
-        format={"share": "0%", "log": "0,0.[000]"}.get(axis.scale, "0,0.[00]a")
-    )
-
-
-def _hover(made: Any, axis: Axis, rows: list[tuple[str, str]], **more: Any) -> None:
+def _hover(made: Any, *rows: tuple[str, str, Axis | None], **more: Any) -> None:
+    """Show texts where the pointer is: of each its name, its field, and the axis whose form it has."""
     from bokeh.models import HoverTool
 
-    formatters = {
-        **({"@x": "datetime", "$x": "datetime"} if axis.scale == "time" else {}),
-        **more.pop("formatters", {}),
-    }
-    made.add_tools(HoverTool(tooltips=rows, formatters=formatters, **more))
-
-
-def _field(name: str, axis: Axis) -> tuple[str, str]:
-    return axis.label, f"{name}{{{FORMATS[axis.scale]}}}"
+    formatters = more.pop("formatters", {})
+    tips = []
+    for name, field, axis in rows:
+        if axis is not None and axis.scale == "time":
+            formatters[field] = "datetime"
+        form = "" if axis is None else f"{{{HOVERS[axis.scale]}}}"
+        tips.append((name, field + form))
+    made.add_tools(HoverTool(tooltips=tips, formatters=formatters, **more))
 
 
 def _curves(made: Any, drawing: Curves) -> None:
-    from bokeh.models import ColumnDataSource
+    from bokeh.models import ColumnDataSource, DataRange1d, Range1d
 
     lines = []
-    for number, curve in enumerate(drawing.curves):
+    for number, (curve, (name, hue)) in enumerate(
+        zip(drawing.curves, legend(drawing), strict=True)
+    ):
         source = ColumnDataSource({"x": curve.x, "y": curve.y})
-        common: dict[str, Any] = {"source": source, "name": curve.name}
-        hue = colour(number if curve.filled else number + 1)
+        common: dict[str, Any] = {"source": source, "name": name}
         if curve.filled:
-            area = made.varea(
-                "x",
-                y1=0,
-                y2="y",
-                fill_color=hue,
-                fill_alpha=0.85 if number else 0.5,
-                **common,
-            )
+            alpha = 0.85 if number else 0.5
+            area = made.varea("x", y1=0, y2="y", fill_color=hue, fill_alpha=alpha, **common)  # fmt: skip
             area.tags = [number]
-        lines.append(
-            made.line(
-                "x", "y", line_color=hue, line_width=1 if curve.filled else 2, **common
-            )
-        )
-        lines[-1].tags = [number]
-    rows = [("", "$name"), _field("@x", drawing.x), _field("@y", drawing.y)]
-    _hover(made, drawing.x, rows, renderers=lines, mode="vline", line_policy="nearest")
+        width = 1 if curve.filled else 2
+        line = made.line("x", "y", line_color=hue, line_width=width, **common)
+        line.tags = [number]
+        lines.append(line)
+    if drawing.x.scale == "time":
+        made.x_range = Range1d(*drawing.curves[0].x[[0, -1]].tolist())
+    is_share = drawing.y.scale == "share"
+    made.y_range = (
+        Range1d(0, 1.02) if is_share else DataRange1d(start=0, only_visible=True)
+    )
+    rows = (
+        ("", "$name", None),
+        (drawing.x.label, "@x", drawing.x),
+        (drawing.y.label, "@y", drawing.y),
+    )
+    _hover(made, *rows, renderers=lines, mode="vline", line_policy="nearest")
 
 
 def _bars(made: Any, drawing: Bars) -> None:
@@ -199,137 +156,73 @@ def _bars(made: Any, drawing: Bars) -> None:
 
     count, thickness = len(drawing.names), 0.8 / len(drawing.series)
     places = np.arange(count, dtype=np.float64)
-    for number, (name, lengths) in enumerate(drawing.series.items()):
+    for number, (name, hue) in enumerate(legend(drawing)):
         centres = places + (number - (len(drawing.series) - 1) / 2) * thickness
-        source = ColumnDataSource(
-            {"at": centres, "length": lengths, "label": list(drawing.names)}
-        )
+        columns = {"at": centres, "length": drawing.series[name], "label": list(drawing.names)}  # fmt: skip
         bars = made.hbar(
-            "at", right="length", left=0, height=thickness * 0.9, source=source, name=name,
-            fill_color=colour(number + 1), line_color=None,
+            "at", right="length", left=0, height=thickness * 0.9, source=ColumnDataSource(columns), name=name,
+            fill_color=hue, line_color=None,
         )  # fmt: skip
         bars.tags = [number]
     made.y_range = Range1d(count - 0.4, -0.6)
     made.x_range.start = 0
-    _named(made.yaxis[0], places.tolist(), drawing.names)
+    _named(made.yaxis[0], places, drawing.names)
     made.ygrid.visible = False
-    _hover(
-        made,
-        drawing.value,
-        [("", "@label"), ("", "$name"), _field("@length", drawing.value)],
-    )
+    length = (drawing.x.label, "@length", drawing.x)
+    _hover(made, ("", "@label", None), ("", "$name", None), length)
 
 
 def _blocks(made: Any, drawing: Blocks) -> None:
-    from bokeh.models import ColumnDataSource, CustomJSHover, LinearColorMapper
+    from bokeh.models import ColumnDataSource, CustomJSHover, LinearColorMapper, Range1d
 
-    small = (
-        np.uint16
-        if drawing.height < 2**16 and len(drawing.names) < 2**16 - 1
-        else np.uint32
-    )
+    high = len(drawing.rows) * drawing.units
+    small = np.min_scalar_type(max(high, len(drawing.names) + 1))
     rows = {"who": drawing.who + 1, "first": drawing.first, "last": drawing.last + 1}
     spans = ColumnDataSource({
         **{name: values.astype(small) for name, values in rows.items()},
         **{name: getattr(drawing, name).astype(np.uint32) for name in ("begin", "end")},
     })  # fmt: skip
-    whole = {
-        "x": [drawing.origin],
-        "y": [0],
-        "dw": [drawing.seconds * 1000],
-        "dh": [drawing.height],
-    }
+    whole = {"x": [drawing.origin], "y": [0], "dw": [1000.0 * drawing.seconds], "dh": [high]}  # fmt: skip
     image = ColumnDataSource({"image": [np.zeros((1, 1), dtype=small)], **whole})
-    palette = ["#00000000", *(drawing.hue(who) for who in range(len(drawing.names)))]
-    mapper = LinearColorMapper(palette=palette, low=-0.5, high=len(drawing.names) + 0.5)
+    palette = ["#00000000", *drawing.colours]
+    mapper = LinearColorMapper(palette=palette, low=-0.5, high=len(palette) - 0.5)
     made.image(
         "image", x="x", y="y", dw="dw", dh="dh", source=image, color_mapper=mapper
     )
     # page.js paints what is in view.
     made.tags = [spans, image, drawing.origin, list(drawing.class_of)]
+    made.x_range = Range1d(drawing.origin, drawing.origin + 1000.0 * drawing.seconds)
+    made.y_range = Range1d(0, high, bounds=(0, high))
     made.grid.visible = False
     if drawing.names_rows:
-        middles = [row + 0.5 for row in range(len(drawing.rows))]
-        _named(made.yaxis[0], middles, drawing.rows)
+        _named(made.yaxis[0], np.arange(len(drawing.rows)) + 0.5, drawing.rows)
     elif drawing.row == "job":  # the numbers of many say nothing
         made.yaxis.major_label_text_alpha = 0
         made.yaxis.major_tick_line_color = None
         made.yaxis.minor_tick_line_color = None
-    words = {"names": list(drawing.names), "units": 1, "nobody": drawing.empty}
-    who = CustomJSHover(args=words, code=f"value = value - 1; {NAME_OF}")
-    where = CustomJSHover(
-        args={"names": list(drawing.rows), "units": drawing.units, "nobody": ""},
-        code=NAME_OF,
+
+    def told(names: Sequence[str], units: int, nobody: str, less: str = "") -> Any:
+        words = {"names": list(names), "units": units, "nobody": nobody}
+        return CustomJSHover(args=words, code=less + NAME_OF)
+
+    who = told(drawing.names, 1, drawing.empty, "value = value - 1; ")
+    formatters = {"@image": who, "$y": told(drawing.rows, drawing.units, "")}
+    tips = (
+        ("", "@image{custom}", None),
+        (drawing.row, "$y{custom}", None),
+        (drawing.x.label, "$x", drawing.x),
     )
-    tips = [
-        ("", "@image{custom}"),
-        (drawing.row, "$y{custom}"),
-        ("time, UTC", "$x{%F %H:%M}"),
-    ]
-    _hover(made, drawing.x, tips, formatters={"@image": who, "$y": where})
+    _hover(made, *tips, formatters=formatters)
 
 
-def _named(axis: Any, places: list[float], names: Sequence[str]) -> None:
+def _named(axis: Any, places: np.ndarray, names: Sequence[str]) -> None:
     """Put names on an axis, as plain text: otherwise text between dollar signs would be read as TeX."""
     from bokeh.models import FixedTicker, PlainText
 
-    axis.ticker = FixedTicker(ticks=places, minor_ticks=[])
+    axis.ticker = FixedTicker(ticks=places.tolist(), minor_ticks=[])
     short = [n if len(n) <= LABEL else f"{n[: LABEL - 9]}…{n[-8:]}" for n in names]
     texts = [PlainText(text=name) for name in short]
-    axis.major_label_overrides = dict(zip(places, texts, strict=True))
+    axis.major_label_overrides = dict(zip(places.tolist(), texts, strict=True))
 
 
-def _heat(made: Any, drawing: Heat) -> None:
-    from bokeh.models import ColorBar, ColumnDataSource, LinearColorMapper, Range1d
-
-    down, across = np.nonzero(~np.isnan(drawing.values))
-    values = drawing.values[down, across]
-    source = ColumnDataSource({
-        "x": across.astype(float), "y": down.astype(float), "value": values,
-        "number": [drawing.number(value) for value in values.tolist()],
-        "left": [drawing.across[k] for k in across], "top": [drawing.down[k] for k in down],
-    })  # fmt: skip
-    low, high = float(values.min()), float(values.max())
-    shades = [shade(share) for share in np.linspace(0, 1, 256).tolist()]
-    mapper = LinearColorMapper(
-        palette=shades[::-1] if drawing.less_is_better else shades,
-        low=low,
-        high=high if high > low else low + 1,
-    )
-    made.rect("x", "y", width=0.96, height=0.94, source=source, line_color=None,
-              fill_color={"field": "value", "transform": mapper})  # fmt: skip
-    if drawing.shows_numbers:
-        # page.js gives them the colour of its text.
-        made.text("x", "y", "number", source=source, name="ink", text_align="center", text_baseline="middle",
-                  text_font_size="12px")  # fmt: skip
-    else:
-        bar = ColorBar(
-            color_mapper=mapper,
-            width=10,
-            background_fill_alpha=0,
-            formatter=_ticks(drawing.value),
-        )
-        made.add_layout(bar, "right")
-    made.x_range, made.y_range = (
-        Range1d(-0.5, len(drawing.across) - 0.5),
-        Range1d(len(drawing.down) - 0.5, -0.5),
-    )
-    for axis, names in ((made.xaxis[0], drawing.across), (made.yaxis[0], drawing.down)):
-        step = 1 if len(names) <= 12 else 3
-        places = [float(place) for place in range(0, len(names), step)]
-        _named(axis, places, names[::step])
-    made.grid.visible = False
-    rows = [
-        (drawing.x.label, "@left"),
-        (drawing.y.label, "@top"),
-        _field("@value", drawing.value),
-    ]
-    _hover(made, drawing.value, rows)
-
-
-_DRAW: dict[type[Drawing], Any] = {
-    Curves: _curves,
-    Bars: _bars,
-    Blocks: _blocks,
-    Heat: _heat,
-}
+_DRAW: dict[type, Any] = {Curves: _curves, Bars: _bars, Blocks: _blocks}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Literal
@@ -12,6 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bft.models.errors import MAX_LABEL, printable
+from bft.models.writing import duration
+from bft.replay.trace.node_trace import SECOND_NS
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -22,17 +24,8 @@ Scale = Literal["number", "log", "time", "share"]
 COLOURS = (
     "#8a9bb0", "#2b83c4", "#d9772b", "#23987c", "#b561b0", "#cf4f5f", "#7d76d3", "#9a7f1e", "#5b8f2f", "#b0705a",
 )  # fmt: skip
-
-
-# More columns of cells than these have no numbers in them.
-MAX_NUMBERED = 12
 # More rows than these have no names on the axis.
 MAX_NAMED_ROWS = 20
-
-
-def colour(number: int) -> str:
-    """The colour of an entry, by its number; colours repeat."""
-    return COLOURS[number % len(COLOURS)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +34,9 @@ class Axis:
 
     label: str
     scale: Scale = "number"
+
+
+TIME = Axis("time, UTC", "time")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,8 +63,9 @@ class Bars:
     """Names down the side, and for each name one bar per series: series -> float64 of shape (names,)."""
 
     names: tuple[str, ...]
-    value: Axis
+    x: Axis
     series: Mapping[str, FloatArray]
+    y: Axis = Axis("")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -116,53 +113,41 @@ class Blocks:
     row: str = "node"
     empty: str = "nobody"
 
-    def hue(self, who: int) -> str:
-        """The colour of an entry."""
-        return self.hues[self.class_of[who] % len(self.hues)]
+    @property
+    def colours(self) -> list[str]:
+        """The colour of each entry."""
+        return [self.hues[of % len(self.hues)] for of in self.class_of]
 
     @property
     def names_rows(self) -> bool:
         """Whether the rows are so few that each has its name on the axis."""
         return self.units == 1 and len(self.rows) <= MAX_NAMED_ROWS
 
-    @property
-    def height(self) -> int:
-        """Height of the chart in rows of units."""
-        return len(self.rows) * self.units
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Heat:
     """A number for each pair of names: float64 of shape (down, across), NaN where there is none.
 
-    What is better has the stronger colour: large numbers, or small ones where `less_is_better`.
+    What is better has the stronger colour: large numbers, or small ones where `less_is_better`. `texts` has the numbers
+    as people read them.
     """
 
     x: Axis
     y: Axis
-    value: Axis
     across: tuple[str, ...]
     down: tuple[str, ...]
     values: FloatArray
+    texts: list[list[str]]
     less_is_better: bool = False
 
     @property
-    def shows_numbers(self) -> bool:
-        """Whether the cells are so few that each has its number."""
-        return len(self.across) <= MAX_NUMBERED
-
-    def number(self, value: float) -> str:
-        """The number of a cell."""
-        return f"{value:.1%}" if self.value.scale == "share" else f"{value:,.4g}"
-
-
-def shade(strength: float) -> str:
-    """A colour of a cell, which lets the page through, so that the numbers on it are read in light and dark.
-
-    >>> shade(1.0), shade(0.0)
-    ('#2b83c4b2', '#2b83c41a')
-    """
-    return f"{COLOURS[1]}{round(255 * (0.1 + 0.6 * strength)):02x}"
+    def shades(self) -> list[list[str]]:
+        """A colour for each cell, which lets the page through, so that the number on it is read in light and dark."""
+        low, high = np.nanmin(self.values), np.nanmax(self.values)
+        strength = (self.values - low) / ((high - low) or 1.0)
+        alpha = 0.1 + 0.6 * (1 - strength if self.less_is_better else strength)
+        known = np.nan_to_num(255 * alpha).round().astype(int)
+        return [[f"{COLOURS[1]}{each:02x}" for each in row] for row in known.tolist()]
 
 
 Drawing = Curves | Bars | Blocks | Heat
@@ -189,76 +174,170 @@ class Chart:
     table: pd.DataFrame
 
 
-def stepped(edges: FloatArray, heights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """A step function as points of a line: each height from its edge to the next.
-
-    >>> x, y = stepped(np.array([0.0, 1.0, 3.0]), np.array([5.0, 7.0]))
-    >>> x.tolist(), y.tolist()
-    ([0.0, 1.0, 1.0, 3.0], [5.0, 5.0, 7.0, 7.0])
-    """
-    return np.repeat(edges, 2)[1:-1], np.repeat(heights, 2)
-
-
 def legend(drawing: Drawing) -> list[tuple[str, str]]:
-    """Name and colour of each entry that can be taken out."""
-    if isinstance(drawing, Curves):
-        hues = (colour(k + (not c.filled)) for k, c in enumerate(drawing.curves))
-        return [(c.name, hue) for c, hue in zip(drawing.curves, hues, strict=True)]
-    if isinstance(drawing, Bars):
-        return [(name, colour(k)) for k, name in enumerate(drawing.series, start=1)]
+    """Name and colour of each entry, in order."""
     if isinstance(drawing, Blocks):
         return list(zip(drawing.classes, cycle(drawing.hues), strict=False))
-    return []
-
-
-TIME = Axis("time, UTC", "time")
-HOURS = Axis("hours")
+    if isinstance(drawing, Heat):
+        return []
+    # The first colour is for an area behind the others.
+    lines = cycle(COLOURS[1:])
+    if isinstance(drawing, Bars):
+        return list(zip(drawing.series, lines, strict=False))
+    hues = cycle(COLOURS) if drawing.curves[0].filled else lines
+    return [(curve.name, next(hues)) for curve in drawing.curves]
 
 
 def over_time(
-    key: str,
     title: str,
     note: str,
-    axis: Axis,
+    what: str,
     edges: FloatArray,
     heights: Mapping[str, FloatArray],
-    *,
-    filled: bool = False,
 ) -> Chart:
     """Chart means over spans of time: `edges` in ms, of shape (spans + 1,), and by name float64 of shape (spans,)."""
-    curves = tuple(
-        Curve(name, *stepped(edges, means), filled=filled)
-        for name, means in heights.items()
-    )
+    x = np.repeat(edges, 2)[1:-1]  # each height from its edge to the next
+    curves = (Curve(name, x, np.repeat(each, 2), True) for name, each in heights.items())  # fmt: skip
     rounded = {name: means.round(2) for name, means in heights.items()}
     table = pd.DataFrame({"from": stamps(edges[:-1]), **rounded})
-    return Chart(key, title, note, Curves(TIME, axis, curves), table)
+    drawing = Curves(TIME, Axis(what), tuple(curves))
+    return Chart("idle", title, note, drawing, table)
 
 
-def cumulative(name: str, values: pd.Series, share: float = 1.0) -> Curve:
-    """Return the share of values up to each value, from the hundredth part of an hour on, at up to 200 points.
+# Lengths of spans that read as round: seconds, minutes, hours, days.
+ROUND_S = (
+    *(1, 2, 5, 10, 15, 30),
+    *(60 * minutes for minutes in (1, 2, 5, 10, 15, 30)),
+    *(3600 * hours for hours in (1, 2, 3, 6, 12)),
+    *(86_400 * days for days in (1, 2, 7, 30, 365)),
+)
 
-    `share`: of all jobs, those that have a value.
+
+def round_spans(begin: int, end: int, most: int) -> tuple[IntArray, str]:
+    """Divide a window into at most `most` spans of a round length, which begin at round instants (UTC).
+
+    Parameters
+    ----------
+    begin, end
+        The window, ns; end > begin. It cuts the first and the last span.
+    most
+        From which the length follows: the smallest round one that is long enough.
+
+    Returns
+    -------
+    Edges of the spans, ns, int64 of shape (spans + 1,), and the length in words.
+
+    Examples
+    --------
+    >>> second = 10**9
+    >>> edges, length = round_spans(50 * second, 400 * second, most=6)
+    >>> (edges // second).tolist(), length
+    ([50, 120, 240, 360, 400], '2 min')
     """
-    known = np.sort(values.dropna().to_numpy(dtype=np.float64))
-    shares = np.linspace(0, 1, min(200, len(known) + 1))[1:]
-    levels = np.quantile(known, shares, method="inverted_cdf")
-    return Curve(name, np.maximum(levels, 0.01), shares * share)
+
+    def spans(length_s: int) -> int:
+        length = length_s * SECOND_NS
+        return -(-end // length) - begin // length
+
+    length_s = next((each for each in ROUND_S if spans(each) <= most), ROUND_S[-1])
+    length = length_s * SECOND_NS
+    inner = np.arange(begin // length + 1, -(-end // length), dtype=np.int64) * length
+    return np.concatenate([[begin], inner, [end]]), duration(length_s)
+
+
+def mean_over_time(times: IntArray, values: FloatArray, edges: IntArray) -> FloatArray:
+    """Mean of a step function over spans.
+
+    Parameters
+    ----------
+    times, values
+        Each value holds from its instant (ns, ascending) to the next; 0 before the first, the last value to the end.
+        Among several values at one instant the last one counts.
+    edges
+        Edges of the spans, ns, ascending: int64 of shape (spans + 1,).
+
+    Returns
+    -------
+    array of shape (spans,)
+        The sum of means times lengths of spans equals the integral of the function.
+
+    Examples
+    --------
+    >>> second = 10**9
+    >>> times, values = np.array([0, 5 * second]), np.array([2.0, 4.0])
+    >>> mean_over_time(times, values, np.array([0, 5, 10]) * second).tolist()
+    [2.0, 4.0]
+    """
+    begin, end = int(edges[0]), int(edges[-1])
+    since = (edges - begin).astype(np.float64)
+    # The integral from begin, interpolated at the edges: it is piecewise linear between instants.
+    inside = np.clip(times, begin, end) - begin
+    instants = np.concatenate([[0], inside, [end - begin]]).astype(np.float64)
+    heights = np.concatenate([[0.0], values])
+    integral = np.concatenate([[0.0], np.cumsum(heights * np.diff(instants))])
+    means: FloatArray = np.diff(np.interp(since, instants, integral)) / np.diff(since)
+    return means
+
+
+def held_over_time(
+    counted: Iterable[tuple[IntArray, FloatArray]], changes: pd.Series[float]
+) -> tuple[IntArray, FloatArray]:
+    """Units in use between decisions too, when jobs finish and give theirs back without a row in the steps.
+
+    Parameters
+    ----------
+    counted
+        For each pool the instants of its steps (ns, ascending) and the units in use from then on.
+    changes
+        How many more units are held from an instant on. Units that two jobs share count twice.
+
+    Returns
+    -------
+    Instants, ascending, and the units in use from each to the next: those of the steps, and never more than are held.
+
+    Examples
+    --------
+    >>> steps = np.array([0, 10]), np.array([4.0, 0.0])
+    >>> times, used = held_over_time([steps], pd.Series([4.0, -3.0, -1.0], [0, 6, 10]))
+    >>> times.tolist(), used.tolist()
+    ([0, 6, 10], [4.0, 1.0, 0.0])
+    """
+    by_pool = [pd.Series(used, at).groupby(level=0).last() for at, used in counted]
+    times = changes.index.union(pd.concat(by_pool).index).unique()
+    used = pd.Series(0.0, times)
+    for pool in by_pool:
+        used += pool.reindex(times, method="ffill").fillna(0.0)
+    held = changes.reindex(times, fill_value=0.0).cumsum()
+    counts = np.minimum(used.to_numpy(), held.to_numpy()).astype(np.float64)
+    return times.to_numpy(np.int64), counts
 
 
 def distribution(
-    key: str, title: str, note: str, of: str, curves: Sequence[Curve]
-) -> Chart:
-    """Chart shares of jobs over hours (`cumulative`), and as a table the upper limit of each part of them."""
-    shares = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0])
-    columns = {
-        f"{curve.name}, h": np.interp(shares, curve.y, curve.x, right=np.nan).round(3)
-        for curve in curves
-    }
-    told = {of: [f"{share:.0%}" for share in shares]}
-    axes = Axis("hours from the submission", "log"), Axis(of, "share")
-    drawing = Curves(*axes, tuple(curves))
-    return Chart(key, title, note, drawing, pd.DataFrame({**told, **columns}))
+    key: str, title: str, note: str, hours: Mapping[str, pd.Series]
+) -> Chart | None:
+    """Chart which share of all jobs took up to how many hours; None where no job has a time.
+
+    A curve has up to 200 points from the hundredth part of an hour on, and ends at the share of jobs that have a time;
+    as a table the upper limit of each part of the jobs.
+    """
+    curves = []
+    for name, values in hours.items():
+        known = np.sort(values.dropna().to_numpy(dtype=np.float64))
+        if len(known):
+            shares = np.linspace(0, 1, min(200, len(known) + 1))[1:]
+            levels = np.quantile(known, shares, method="inverted_cdf")
+            done = shares * len(known) / len(values)
+            curves.append(Curve(name, np.maximum(levels, 0.01), done))
+    if not curves:
+        return None
+    parts = np.array([0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 1.0])
+    what = "share of all submitted jobs"
+    table = pd.DataFrame({what: [f"{part:.0%}" for part in parts]})
+    for curve in curves:
+        upper = np.interp(parts, curve.y, curve.x, right=np.nan)
+        table[f"{curve.name}, h"] = upper.round(3)
+    axes = Axis("hours from the submission", "log"), Axis(what, "share")
+    return Chart(key, title, note, Curves(*axes, tuple(curves)), table)
 
 
 def stamps(instants_ms: FloatArray) -> pd.Series:

@@ -28,7 +28,6 @@ from bft.replay.report.study_charts import (
     answer,
     charts_of_comparison,
     charts_of_sweep,
-    is_sweep,
     read_sweep,
     varied,
 )
@@ -49,7 +48,7 @@ from bft.replay.studies.comparison import (
     finish_cells,
     table_of,
 )
-from bft.replay.studies.run_files import RunFiles, lost
+from bft.replay.studies.run_files import RunFiles, lost, read_run
 from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.trace_statistics import iso
 
@@ -65,14 +64,6 @@ POLICY = (
 AT_ONCE = 4
 # More rows than this make a table that nobody reads; the files of the run have them all.
 ROWS = 100
-# What the figures of costs are, for their tiles.
-COSTS = {
-    "costs.additional_kwh": "more than if the nodes had stayed idle",
-    "costs.additional_co2_kg": "of CO2 more",
-    "costs.value_used": "worth of the node-hours used, by your price",
-}
-
-
 # The template of a page, its charts, and what else it is filled with.
 Page = tuple[str, list[Chart], dict[str, Any]]
 
@@ -147,7 +138,7 @@ def write_trace_page(
     text = rendered(
         "trace.html",
         charts_of_trace(trace),
-        name=_machine(title or trace.machine),
+        machine=title or trace.machine,
         trace=trace,
         found=statistics,
         figures=lines,
@@ -167,7 +158,12 @@ def check_page(path: Path) -> None:
 
 
 def rendered(
-    template: str, charts: Sequence[Chart], *, all_charts: bool = False, **content: Any
+    template: str,
+    charts: Sequence[Chart],
+    *,
+    machine: Any,
+    all_charts: bool = False,
+    **content: Any,
 ) -> str:
     """A template of a page, which extends base.html, with charts and what else it shows.
 
@@ -179,8 +175,9 @@ def rendered(
         When Bokeh is not installed.
     """
     documents, library = embedded(charts)
+    name = f"the idle nodes of {machine}" if machine else "idle nodes"
     content |= {"charts": charts, "all_charts": all_charts, "documents": documents}
-    return templates().get_template(template).render(content, library=library)
+    return templates().get_template(template).render(content, name=name, library=library)  # fmt: skip
 
 
 @cache
@@ -233,6 +230,7 @@ def templates() -> Environment:
         "much_left": MUCH_LEFT,
         "shown_rows": ROWS,
         "at_once": AT_ONCE,
+        "figure_of": FIGURES,
     }
     return made
 
@@ -266,41 +264,27 @@ def _cell(value: Any) -> str:
     return f"{number:,.0f}" if is_whole else f"{number:,.4g}"
 
 
-def _machine(name: Any) -> str:
-    """The machine of a page; without a path, because the page is sent around."""
-    return f"the idle nodes of {name}" if name else "idle nodes"
-
-
 def _idle_share(summary: Mapping[str, Any]) -> float | None:
     """The idle part of all node-time in the window; None where there is no machine or no time."""
     metrics, trace = summary["metrics"], summary["inputs"]["trace"]
     if "nodes" not in trace or not metrics["duration_s"]:
         return None
-    if "units" not in trace:
-        return float(metrics["eq_nodes"] / trace["nodes"])
-    idle_units = metrics["resource_integral_unit_s"] / metrics["duration_s"]
-    return float(idle_units / trace["units"])
+    idle = metrics["resource_integral_unit_s"] / metrics["duration_s"]
+    return float(idle / trace.get("units", trace["nodes"]))
 
 
 def page_of(
     folders: Sequence[Path], *, title: str | None = None, different: bool = False
 ) -> Page:
     """The template of a page, its charts and what it is filled with; arguments and errors as of `write_report`."""
-    if is_sweep(folders):
-        return _of_sweep(read_sweep(folders[0]), title)
     if len(folders) > 1:
         return _of_comparison(compared_runs(folders, different=different), title)
-    return _of_run(RunFiles.read(folders[0]), title)
-
-
-def _of_sweep(table: pd.DataFrame, title: str | None) -> Page:
-    content = {
-        "name": _machine(title),
-        "points": len(table),
-        "options": [NAMES.get(option, option) for option in varied(table)],
-        "answer": answer(table),
-    }
-    return "sweep.html", charts_of_sweep(table), content
+    if folders[0].suffix != ".parquet" or not folders[0].is_file():
+        return _of_run(read_run(folders[0]), title)
+    table = read_sweep(folders[0])
+    options = [NAMES.get(option, option) for option in varied(table)]
+    content = {"points": len(table), "options": options, "answer": answer(table)}
+    return "sweep.html", charts_of_sweep(table), {"machine": title, **content}
 
 
 def _of_run(run: RunFiles, title: str | None) -> Page:
@@ -308,12 +292,11 @@ def _of_run(run: RunFiles, title: str | None) -> Page:
     generated = summary["inputs"]["jobs"].get("generated_load")
     best = (metrics.get("search") or {}).get("best_over_time", [])
     content = {
-        "name": _machine(title or summary["inputs"]["trace"].get("machine")),
+        "machine": title or summary["inputs"]["trace"].get("machine"),
         "run": run,
         "why_unused": why_unused(run),
         "few": len(run.jobs) <= FEW_JOBS,
         "jobs": _job_cells(run.jobs),
-        "costs": [(FIGURES[path], what) for path, what in COSTS.items()],
         "figures": list(headlines(metrics, generated)),
         "host_figures": list(host_lines(metrics.get("host") or {})),
         "search": best[-ROWS:],
@@ -328,7 +311,7 @@ def _of_comparison(comparison: Comparison, title: str | None) -> Page:
     titles, rows = table_of(comparison)
     finishes = comparison.finishes
     content = {
-        "name": _machine(title or longest.summary["inputs"]["trace"].get("machine")),
+        "machine": title or longest.summary["inputs"]["trace"].get("machine"),
         "names": [label(variant.label) for variant in variants],
         "comparison": comparison,
         "figures": list(zip(titles[1:], *(row[1:] for row in rows), strict=True)),
@@ -346,7 +329,7 @@ def _job_cells(jobs: pd.DataFrame) -> dict[str, list[Any]]:
     columns: dict[str, tuple[str, Iterable[Any]]] = {
         "submitted": ("{:%d %b %H:%M}", jobs["submit"]),
         "finished": ("{:%d %b %H:%M}", jobs["finish"]),
-        "waited, h": ("{:.2f}", jobs["queueing_s"] / 3600),
+        "waited, h": ("{:.2f}", jobs["without_units_s"] / 3600),
         "took, h": ("{:.2f}", jobs["jct_s"] / 3600),
         "mean units": ("{:.1f}", jobs["mean_units"]),
         "lost": ("{:.1%}", lost_share),
@@ -358,10 +341,8 @@ def _job_cells(jobs: pd.DataFrame) -> dict[str, list[Any]]:
         title: [_sorted_cell(value, form) for value in values]
         for title, (form, values) in columns.items()
     }
-    return {
-        "job": [printable(str(name), MAX_SENTENCE) for name in jobs["name"]],
-        **cells,
-    }
+    names = [printable(str(name), MAX_SENTENCE) for name in jobs.index]
+    return {"job": names, **cells}
 
 
 def _sorted_cell(value: Any, form: str) -> tuple[float | None, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,14 +11,12 @@ import numpy as np
 from bft.models.errors import InputError
 from bft.models.plugins import needs
 from bft.replay.report.chart import (
-    Axis,
     Bars,
     Blocks,
     Chart,
     Curves,
-    Drawing,
+    FloatArray,
     Heat,
-    colour,
     legend,
 )
 
@@ -27,8 +24,24 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FORMATS = ("png", "svg", "pdf")
+# The forms, and what would make the same chart other bytes.
+FORMATS = {
+    "png": {"Software": None},
+    "svg": {"Date": None},
+    "pdf": {"CreationDate": None},
+}
 INCHES, DPI = (6.4, 3.0), 200
+# Without a salt the ids of an SVG's parts are random; text stays text, so that the figure can be edited.
+STYLE = {
+    "svg.hashsalt": "bft-replay",
+    "svg.fonttype": "none",
+    "pdf.fonttype": 42,
+    "font.size": 9,
+    "date.converter": "concise",
+    "timezone": "UTC",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+}
 
 
 def write_charts(charts: Sequence[Chart], target: Path, form: str) -> list[Path]:
@@ -49,26 +62,15 @@ def write_charts(charts: Sequence[Chart], target: Path, form: str) -> list[Path]
 
 def write_chart(chart: Chart, file: Path, form: str = "png") -> None:
     """Write one chart into a file."""
-    with needs("a figure", "report"):
-        import matplotlib as mpl
-    # Without a salt the ids of an SVG's parts are random; text stays text, so that the figure can be edited.
-    style = {
-        "svg.hashsalt": "bft-replay",
-        "svg.fonttype": "none",
-        "pdf.fonttype": 42,
-        "font.size": 9,
-    }
-    metadata = {
-        "png": {"Software": None},
-        "svg": {"Date": None},
-        "pdf": {"CreationDate": None},
-    }[form]
-    with mpl.rc_context(style):
-        _figure(chart).savefig(file, format=form, metadata=metadata, dpi=DPI)
+    figure = plotted([chart], chart.key)
+    import matplotlib as mpl
+
+    with mpl.rc_context(STYLE):
+        figure.savefig(file, format=form, metadata=FORMATS[form], dpi=DPI)
 
 
 def plotted(charts: Sequence[Chart], key: str) -> Figure:
-    """The chart of this key as a figure.
+    """The chart of this key as a figure of Matplotlib, with its title.
 
     Raises
     ------
@@ -78,165 +80,106 @@ def plotted(charts: Sequence[Chart], key: str) -> Figure:
     by_key = {chart.key: chart for chart in charts}
     if key not in by_key:
         raise InputError(f"no chart {key!r}: there are {', '.join(by_key)}")
-    return _figure(by_key[key])
-
-
-def _figure(chart: Chart) -> Figure:
-    """A chart as a figure of Matplotlib, with its title."""
     with needs("a figure", "report"):
+        import matplotlib as mpl
         from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+    from matplotlib.ticker import EngFormatter
 
-    drawing, high = chart.drawing, INCHES[1]
+    drawing, high = by_key[key].drawing, INCHES[1]
     if isinstance(drawing, Bars):
         high = max(2.2, 1.2 + 0.11 * len(drawing.names) * (1 + len(drawing.series)))
-    figure = Figure(figsize=(INCHES[0], high), layout="constrained")
-    figure.suptitle(_label(chart.title), x=0.01, ha="left", fontsize=10)
-    axes = figure.add_subplot()
-    axes.spines[["top", "right"]].set_visible(False)
-    _DRAW[type(drawing)](axes, drawing)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(INCHES[0], high), layout="constrained")
+        figure.suptitle(_plain(by_key[key].title, 200), x=0.01, ha="left", fontsize=10)
+        axes = figure.add_subplot(
+            xlabel=drawing.x.label,
+            ylabel=drawing.y.label,
+            xscale="log" if drawing.x.scale == "log" else "linear",
+        )
+        forms: dict[str, Any] = {"log": "{x:g}", "share": "{x:.0%}", "number": EngFormatter(sep="")}  # fmt: skip
+        for axis, model in ((drawing.x, axes.xaxis), (drawing.y, axes.yaxis)):
+            if axis.scale in forms:
+                model.set_major_formatter(forms[axis.scale])
+                model.set_minor_formatter("")
+        _DRAW[type(drawing)](axes, drawing)
+        entries = [(_plain(name), hue) for name, hue in legend(drawing)]
+        if len(entries) > 1:
+            columns = max(1, min(3, 90 // max(len(name) for name, _ in entries)))
+            patches = [Patch(color=hue, label=name) for name, hue in entries]
+            place = {"loc": "lower left", "bbox_to_anchor": (0, 1), "ncols": columns}
+            axes.legend(handles=patches, **place, frameon=False, fontsize=8)
     return figure
 
 
 def _curves(axes: Axes, drawing: Curves) -> None:
-    for number, curve in enumerate(drawing.curves):
-        hue = colour(number if curve.filled else number + 1)
-        x: Any = _instants(curve.x) if drawing.x.scale == "time" else curve.x
+    for number, (curve, (_, hue)) in enumerate(
+        zip(drawing.curves, legend(drawing), strict=True)
+    ):
+        x = _instants(curve.x) if drawing.x.scale == "time" else curve.x
         if curve.filled:
-            axes.fill_between(
-                x,
-                curve.y,
-                color=hue,
-                alpha=0.9 if number else 0.5,
-                linewidth=0,
-                label=_label(curve.name),
-            )
+            alpha = 0.9 if number else 0.5
+            axes.fill_between(x, curve.y, color=hue, alpha=alpha, linewidth=0)
         else:
-            axes.plot(x, curve.y, color=hue, linewidth=1.2, label=_label(curve.name))
-    _edges(axes, drawing.x, drawing.y)
-    if all(curve.y.min(initial=0.0) >= 0 for curve in drawing.curves):
-        axes.set_ylim(0, None)
-    _legend(axes, len(drawing.curves))
+            axes.plot(x, curve.y, color=hue, linewidth=1.2)
+    axes.set_ylim(0, None)
 
 
 def _bars(axes: Axes, drawing: Bars) -> None:
     thickness = 0.8 / len(drawing.series)
     places = np.arange(len(drawing.names))
-    for number, (name, lengths) in enumerate(drawing.series.items()):
+    for number, (name, hue) in enumerate(legend(drawing)):
         centres = places + (number - (len(drawing.series) - 1) / 2) * thickness
-        axes.barh(
-            centres,
-            lengths,
-            height=thickness * 0.9,
-            color=colour(number + 1),
-            label=_label(name),
-        )
-    axes.set_yticks(places, [_label(name[:40]) for name in drawing.names])
+        axes.barh(centres, drawing.series[name], height=thickness * 0.9, color=hue)
+    axes.set_yticks(places, [_plain(name) for name in drawing.names])
     axes.invert_yaxis()
-    _edges(axes, drawing.value, Axis(""))
-    _legend(axes, len(drawing.series))
 
 
 def _blocks(axes: Axes, drawing: Blocks) -> None:
     from matplotlib.collections import PolyCollection
     from matplotlib.dates import date2num
-    from matplotlib.patches import Patch
 
-    left, right = (
-        date2num(_instants(drawing.origin + 1000.0 * np.asarray(at)))
-        for at in (drawing.begin, drawing.end)
+    left, right, whole = (
+        date2num(_instants(drawing.origin + 1000.0 * np.asarray(seconds)))
+        for seconds in (drawing.begin, drawing.end, [0, drawing.seconds])
     )
     low, high = drawing.first, drawing.last + 1
     corners = np.array([[left, low], [left, high], [right, high], [right, low]])
-    filled = [drawing.hue(who) for who in drawing.who]
+    filled = np.array(drawing.colours)[drawing.who].tolist()
     # Rasterized: as vectors a million blocks are too much for a reader of PDF.
     axes.add_collection(
         PolyCollection(
             list(corners.transpose(2, 0, 1)), facecolors=filled, rasterized=True
         )
     )
-    whole = np.array([drawing.origin, drawing.origin + 1000.0 * drawing.seconds])
-    axes.set_xlim(*date2num(_instants(whole)))
-    axes.set_ylim(0, drawing.height)
+    axes.set(xlim=whole, ylim=(0, len(drawing.rows) * drawing.units))
     axes.xaxis_date()
-    _edges(axes, drawing.x, drawing.y)
     if drawing.names_rows:
         places = np.arange(len(drawing.rows)) + 0.5
-        axes.set_yticks(places, [_label(name[:40]) for name in drawing.rows])
+        axes.set_yticks(places, [_plain(name) for name in drawing.rows])
     elif drawing.row == "job":
         axes.set_yticks([])
-    hues = legend(drawing)
-    patches = [Patch(color=hue, label=_label(name[:24])) for name, hue in hues]
-    _legend(axes, len(hues), handles=patches)
 
 
 def _heat(axes: Axes, drawing: Heat) -> None:
     shades = "Blues_r" if drawing.less_is_better else "Blues"
-    image = axes.imshow(
-        drawing.values, aspect="auto", cmap=shades, interpolation="nearest", alpha=0.7
-    )
-    if drawing.shows_numbers:
-        for (row, column), value in np.ndenumerate(drawing.values):
-            if value == value:
-                axes.text(column, row, drawing.number(value), ha="center", va="center")
-    step = 1 if len(drawing.across) <= 12 else 3
-    axes.set_xticks(
-        range(0, len(drawing.across), step),
-        [_label(name) for name in drawing.across[::step]],
-    )
-    axes.set_yticks(range(len(drawing.down)), [_label(name) for name in drawing.down])
-    axes.set_xlabel(drawing.x.label)
-    axes.set_ylabel(drawing.y.label)
-    axes.figure.colorbar(image, ax=axes, label=drawing.value.label)
+    axes.imshow(drawing.values, aspect="auto", cmap=shades, alpha=0.7)
+    size = 9 if len(drawing.across) <= 12 else 5
+    for row, texts in enumerate(drawing.texts):
+        for column, text in enumerate(texts):
+            axes.text(column, row, text, ha="center", va="center", fontsize=size)
+    axes.set_xticks(range(len(drawing.across)), map(_plain, drawing.across))
+    axes.set_yticks(range(len(drawing.down)), map(_plain, drawing.down))
 
 
-def _edges(axes: Axes, x: Axis, y: Axis) -> None:
-    from matplotlib.dates import AutoDateLocator, ConciseDateFormatter
-    from matplotlib.ticker import (
-        EngFormatter,
-        FuncFormatter,
-        NullFormatter,
-        PercentFormatter,
-    )
-
-    for axis, model, scale in (
-        (x, axes.xaxis, axes.set_xscale),
-        (y, axes.yaxis, axes.set_yscale),
-    ):
-        model.set_label_text(axis.label)
-        if axis.scale == "log":
-            scale("log")
-            model.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-            model.set_minor_formatter(NullFormatter())
-        elif axis.scale == "number" and axis.label:
-            model.set_major_formatter(EngFormatter(sep=""))
-        elif axis.scale == "share":
-            model.set_major_formatter(PercentFormatter(1.0))
-        elif axis.scale == "time":
-            locator = AutoDateLocator()
-            model.set_major_locator(locator)
-            model.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))
+def _instants(ms: FloatArray) -> Any:
+    return ms.astype("int64").astype("datetime64[ms]")
 
 
-def _legend(axes: Axes, entries: int, **more: Any) -> None:
-    if entries > 1:
-        place = {"loc": "lower left", "bbox_to_anchor": (0, 1)}
-        columns = min(entries, 3)
-        axes.legend(**place, ncols=columns, frameon=False, fontsize=8, **more)
-
-
-def _instants(ms: Any) -> list[datetime]:
-    return [datetime.fromtimestamp(instant / 1000, UTC) for instant in ms.tolist()]
-
-
-def _label(name: str) -> str:
-    """A name as plain text: text between dollar signs would be read as TeX, and a leading _ hides an entry."""
-    text = name.replace("$", r"\$")
+def _plain(name: str, most: int = 40) -> str:
+    """The begin of a name as plain text: between dollar signs it would be read as TeX, and a leading _ hides it."""
+    text = name[:most].replace("$", r"\$")
     return f" {text}" if text.startswith("_") else text
 
 
-_DRAW: dict[type[Drawing], Any] = {
-    Curves: _curves,
-    Bars: _bars,
-    Blocks: _blocks,
-    Heat: _heat,
-}
+_DRAW: dict[type, Any] = {Curves: _curves, Bars: _bars, Blocks: _blocks, Heat: _heat}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +12,7 @@ import pandas as pd
 
 from bft.models import InputError, read_table
 from bft.replay.options.options import Options
-from bft.replay.report.chart import (
-    HOURS,
-    Axis,
-    Bars,
-    Chart,
-    Heat,
-    cumulative,
-    distribution,
-    label,
-)
+from bft.replay.report.chart import Axis, Bars, Chart, Heat, distribution, label
 from bft.replay.report.run_charts import host_chart
 from bft.replay.results.figures import FIGURES, Figure
 from bft.replay.studies.comparison import Comparison
@@ -31,54 +23,47 @@ MEANS = ("jct_s.mean", "without_units_s.mean")
 
 def charts_of_comparison(comparison: Comparison) -> list[Chart]:
     """The charts of a comparison."""
-    whole = comparison.whole
-    names = tuple(map(label, whole["variant"]))
-    outcome = {"outcome": whole["outcome"].to_numpy(np.float64)}
-    means = {
-        FIGURES[path].title: _hours(whole[path]) for path in MEANS if path in whole
-    }
-    hosts = {
-        label(variant.label): variant.runs[0].metrics.get("host") or {}
-        for variant in comparison.variants
-    }
-    drawing = Bars(names, Axis("samples"), outcome)
-    charts: list[Chart | None] = [
-        Chart("compared", "Outcome by variant", "", drawing, whole)
-    ]
-    if means:
-        drawing = Bars(names, HOURS, means)
-        charts.append(
-            Chart("compared-means", "Mean times by variant", "", drawing, whole)
-        )
-    times = {name: jobs["jct_s"] / 3600 for name, jobs in comparison.jobs.items()}
-    curves = [
-        cumulative(label(name), hours, hours.notna().mean())
-        for name, hours in times.items()
-        if hours.notna().any()
-    ]
-    if curves:
-        note = "Where a curve ends, so many of the submitted jobs were done."
-        of, title = "share of all submitted jobs", "Completion times by variant"
-        charts.append(distribution("compared-times", title, note, of, curves))
-    charts.append(host_chart(hosts))
-    if comparison.split is not None:
-        charts += [_by_group(comparison.frame, path) for path in MEANS]
+    whole, groups = comparison.whole, comparison.frame
+    names = whole["variant"].map(label)
+    by_variant = whole.set_index(names)
+    means = by_variant[[path for path in MEANS if path in whole]] / 3600
+    means = means.rename(columns=lambda path: FIGURES[path].title)
+    charts = [
+        _bars("compared", "Outcome by variant", "samples", by_variant[["outcome"]], whole),
+        _bars("compared-means", "Mean times by variant", "mean hours", means, whole),
+        distribution(
+            "compared-times",
+            "Completion times by variant",
+            "Where a curve ends, so many of the submitted jobs were done.",
+            {
+                label(variant.label): pd.concat([run.jobs["jct_s"] for run in variant.runs]) / 3600
+                for variant in comparison.variants
+            },
+        ),
+        host_chart({
+            label(variant.label): variant.runs[0].metrics.get("host") or {}
+            for variant in comparison.variants
+        }),
+    ]  # fmt: skip
+    for path in MEANS if comparison.split is not None else ():
+        by = str(groups.columns[1])
+        hours = groups.pivot(index=by, columns="variant", values=path) / 3600
+        hours = hours.reindex(index=groups[by].unique(), columns=whole["variant"])
+        key, title = f"compared-{path.split('_')[0]}-by-{by}", FIGURES[path].title
+        hours = hours.rename(index=label, columns=label)
+        charts.append(_bars(key, f"{title} by {by}", "mean hours", hours, groups))
     return [chart for chart in charts if chart is not None]
 
 
-def _by_group(groups: pd.DataFrame, path: str) -> Chart:
-    """A mean of each group of jobs, a bar for each variant."""
-    by = str(groups.columns[1])
-    rows = groups.pivot(index=by, columns="variant", values=path)
-    rows = rows.reindex(index=groups[by].unique(), columns=groups["variant"].unique())
-    series = {label(name): _hours(rows[name]) for name in rows}
-    key = f"compared-{path.split('_')[0]}-by-{by}"
-    drawing = Bars(tuple(map(label, rows.index)), HOURS, series)
-    return Chart(key, f"{FIGURES[path].title} by {by}", "", drawing, groups)
-
-
-def _hours(seconds: pd.Series) -> np.ndarray:
-    return seconds.astype(float).fillna(0.0).to_numpy() / 3600
+def _bars(
+    key: str, title: str, unit: str, values: pd.DataFrame, table: pd.DataFrame
+) -> Chart | None:
+    """A bar for each row and column; None where there is no column."""
+    series = {
+        str(name): values[name].fillna(0.0).to_numpy(np.float64) for name in values
+    }
+    drawing = Bars(tuple(map(str, values.index)), Axis(unit), series)
+    return Chart(key, title, "", drawing, table) if series else None
 
 
 # A figure that an option changes by less than this share of its worst value hardly depends on it.
@@ -86,19 +71,8 @@ HARDLY = 0.01
 IN_SYSTEM = "jct_to_end_mean_s"
 # Usual subjects of a sweep come first: across, then down.
 FIRST = ("tfwd_s", "max_jobs")
-NAMES = {"tfwd_s": "Tfwd", "max_jobs": "maxJ"}
-# In what charts have a figure of this unit.
-SCALES = {"s": (3600.0, "hours"), "samples": (1e9, "10⁹ samples")}
-TITLES = {
-    "tfwd_s": "Tfwd, s",
-    "max_jobs": "maxJ, jobs in play",
-    "reserve": "nodes kept free",
-}
-
-
-def is_sweep(paths: Sequence[Path]) -> bool:
-    """Whether the path is the table of a sweep rather than runs."""
-    return len(paths) == 1 and paths[0].suffix == ".parquet" and paths[0].is_file()
+UNLIMITED = "all jobs in play"
+NAMES = {"tfwd_s": "Tfwd", "max_jobs": "maxJ", "reserve": "nodes kept free"}
 
 
 def read_sweep(path: Path) -> pd.DataFrame:
@@ -112,18 +86,13 @@ def read_sweep(path: Path) -> pd.DataFrame:
     table = read_table(path)
     if "outcome" not in table or not set(FIRST) & set(table.columns):
         is_trace = {"time", "node", "idle"} <= set(table.columns)
-        hint = (
-            f"it is a node trace: bft-replay trace info {path} --html FILE charts it"
-            if is_trace
-            else None
-        )
+        hint = f"it is a node trace: bft-replay trace info {path} --html FILE charts it"
         what = "is neither a run directory nor a table of a sweep, which has the columns outcome, tfwd_s and max_jobs"
-        raise InputError(what, file=path, hint=hint)
+        raise InputError(what, file=path, hint=hint if is_trace else None)
     done = table[table["outcome"].notna()]
     if not varied(done):
-        raise InputError(
-            "expected points that differ in an option, such as tfwd_s", file=path
-        )
+        what = "expected points that differ in an option, such as tfwd_s"
+        raise InputError(what, file=path)
     return done
 
 
@@ -138,7 +107,7 @@ def charts_of_sweep(table: pd.DataFrame) -> list[Chart]:
     """Chart each main figure over the first two varied options, as a heat map."""
     axes = varied(table)[:2]
     return [
-        _chart(table, figure, axes)
+        _heat(table, figure, axes)
         for figure in FIGURES.values()
         if figure.main and figure.path in table and table[figure.path].notna().any()
     ]
@@ -160,98 +129,74 @@ def _effect(table: pd.DataFrame, option: str) -> tuple[float, str]:
 
     By means over points that differ in nothing else, of those with every value of the option.
     """
-    others = [name for name in Options().flat() if name in table and name != option]
-    told = table.assign(value=table[option].map(str))
-    rest = [str(row) for row in told[others].itertuples(index=False, name=None)]
-    whole = told.groupby(rest)["value"].transform("nunique") == told["value"].nunique()
-    compared = told[whole] if whole.any() else told
+    name = NAMES.get(option, option)
+    settings = table[option].map(partial(_value, option))
+    others = [each for each in (*varied(table), "seed") if each in table and each != option]  # fmt: skip
+    rest = [table[each].map(str) for each in others]
+    alike = settings.groupby(rest or (lambda _: 0)).transform("nunique")
+    whole = alike == settings.nunique()
+    compared = table[whole] if whole.any() else table
 
-    def extremes(path: str) -> tuple[float, list[str], list[float]]:
-        """How much more the largest mean is than the smallest, and the settings and means of both."""
-        means = compared.groupby("value")[path].mean().sort_values()
-        low, high = means.iloc[0], means.iloc[-1]
-        settings = [_setting(table, option, value) for value in means.index[[-1, 0]]]
-        return high / low - 1 if low > 0 else np.inf, settings, [high, low]
+    def extremes(path: str) -> tuple[float, pd.Series]:
+        """How much more the largest mean is than the smallest, and all means, ascending."""
+        means = compared.groupby(settings)[path].mean().sort_values()
+        low, high = means.iloc[[0, -1]]
+        titles = [_setting(option, value) for value in means.index]
+        return high / low - 1 if low > 0 else np.inf, means.set_axis(titles)
 
-    gain, (best, worst), _ = extremes("outcome")
+    gain, outcomes = extremes("outcome")
+    worst, best = outcomes.index[[0, -1]]
     if gain == np.inf:
         return gain, f"with {worst} nothing is trained"
     if gain >= HARDLY:
         return gain, f"{best}: {gain:+.1%} samples over {worst}"
-    name = NAMES.get(option, option)
     if IN_SYSTEM not in table:
         return gain, f"{name} hardly matters (at most {gain:.1%} of the outcome)"
-    longer, (slow, fast), times = extremes(IN_SYSTEM)
+    longer, times = extremes(IN_SYSTEM)
     if longer < HARDLY:
-        return (
-            max(gain, longer),
-            f"{name} hardly matters (at most {max(gain, longer):.1%} of outcome and times)",
-        )
-    long, short = map(FIGURES[IN_SYSTEM].text, times)
-    return (
-        longer,
-        f"{fast}: as much is trained, but jobs take {short} on average, not {long} as with {slow}",
-    )
+        most = max(gain, longer)
+        return most, f"{name} hardly matters (at most {most:.1%} of outcome and times)"
+    fast, slow = times.index[[0, -1]]
+    short, long = map(FIGURES[IN_SYSTEM].text, times.iloc[[0, -1]])
+    text = f"{fast}: as much is trained, but jobs take {short} on average, not {long} as with {slow}"
+    return longer, text
 
 
-def _setting(table: pd.DataFrame, option: str, told: str) -> str:
-    """Name a value of an option, which `told` writes as text."""
-    value = next(value for value in table[option] if str(value) == told)
-    if _unlimited(option, value):
-        return "all jobs in play"
-    return f"{NAMES.get(option, option)} {_value(option, value)}"
-
-
-def _chart(table: pd.DataFrame, figure: Figure, options: list[str]) -> Chart:
-    size, unit = SCALES.get(figure.unit, (1.0, figure.unit))
-    title = f"{figure.title[0].upper()}{figure.title[1:]}"
-    means = table.assign(figure=table[figure.path] / size).groupby(
-        options, dropna=False, sort=True
-    )["figure"]
-    found = means.agg(["mean", "min", "max", "count"]).reset_index()
-    order = found["mean"] if figure.more else -found["mean"]
-    best = found.iloc[int(np.nanargmax(order))]
-    at = ", ".join(
-        f"{NAMES.get(option, option)} {_value(option, best[option])}"
-        for option in options
-    )
-    note = f"Best: {figure.text(best['mean'] * size)} {'' if figure.unit in ('s', 'share') else figure.unit}".rstrip()
-    note += f" at {at}."
+def _heat(table: pd.DataFrame, figure: Figure, axes: Sequence[str]) -> Chart:
+    ordered = table.sort_values(list(axes), key=_unlimited_last, kind="stable")
+    named = [ordered[axis].map(partial(_value, axis)) for axis in axes]
+    if len(axes) == 1:  # the only row
+        named.append(pd.Series(figure.title, ordered.index, name="figure"))
+    found = ordered.groupby(named, sort=False)[figure.path].agg(["mean", "min", "max", "count"])  # fmt: skip
+    means = found["mean"]
+    best: Any = means.idxmax() if figure.more else means.idxmin()
+    at = ", ".join(map(_setting, axes, best))
+    unit = "" if figure.unit in ("", "s", "share") else f" {figure.unit}"
+    note = f"Best: {figure.text(means[best])}{unit} at {at}."
     if found["count"].max() > 1:
         note += " Means over what else varies; the table has their range."
-    key = f"sweep-{figure.path.replace('.', '-').lower()}"
-    value = Axis(unit or figure.title, "share" if unit == "share" else "number")
     note += " The stronger a colour, the better."
-    table = found.round(4)
-    x, y = ([*options, " "])[:2]
-    found[" "] = " "  # of a single option the only row
-    across, down = _values(found, x), _values(found, y)
-    cells = np.full((len(down), len(across)), np.nan)
-    for row, column, mean in zip(found[y], found[x], found["mean"], strict=True):
-        cells[down.index(row), across.index(column)] = mean
-    heat = Heat(
-        Axis(TITLES.get(x, x)),
-        Axis(TITLES.get(y, y)),
-        value,
-        tuple(_value(x, each) for each in across),
-        tuple(_value(y, each) for each in down),
-        cells,
-        not figure.more,
-    )
-    return Chart(key, title, note, heat, table)
+    across, down = (tuple(dict.fromkeys(each)) for each in named)
+    grid = means.unstack(0).reindex(index=down, columns=across)
+    x, y = (Axis(NAMES.get(str(each.name), str(each.name))) for each in named)
+    texts = grid.map(figure.text).to_numpy().tolist()
+    drawing = Heat(x, y, across, down, grid.to_numpy(), texts, not figure.more)
+    columns = [found[each].map(figure.text) for each in ("mean", "min", "max")]
+    shown = pd.concat([*columns, found["count"]], axis=1).reset_index()
+    key = f"sweep-{figure.path.replace('.', '-').lower()}"
+    title = f"{figure.heading[0].upper()}{figure.heading[1:]}"
+    return Chart(key, title, note, drawing, shown)
 
 
-def _values(found: pd.DataFrame, option: str) -> list[Any]:
-    """The values of an option, ascending; one that means no limit comes last."""
-    values = found[option].unique().tolist()
-    return sorted(values, key=lambda value: _unlimited(option, value))
-
-
-def _unlimited(option: str, value: object) -> bool:
-    return option == "max_jobs" and value == 0
+def _unlimited_last(column: pd.Series) -> pd.Series:
+    return column.replace(0, np.inf) if column.name == "max_jobs" else column
 
 
 def _value(option: str, value: object) -> str:
-    if _unlimited(option, value):
-        return "no limit"
+    if option == "max_jobs" and value == 0:
+        return UNLIMITED
     return f"{value:g}" if isinstance(value, int | float | np.number) else label(value)
+
+
+def _setting(option: str, value: str) -> str:
+    return value if value == UNLIMITED else f"{NAMES.get(option, option)} {value}"

@@ -1,4 +1,4 @@
-"""Charts of a node trace: when nodes are idle, for how long, and which."""
+"""Charts of a node trace: when nodes are idle, and for how long."""
 
 from __future__ import annotations
 
@@ -14,14 +14,13 @@ from bft.replay.report.chart import (
     Bars,
     Chart,
     Heat,
-    label,
+    mean_over_time,
     over_time,
+    round_spans,
 )
-from bft.replay.report.over_time import mean_over_time, round_spans
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
-from bft.replay.trace.trace_statistics import Fragments, fragments, length_histogram
+from bft.replay.trace.trace_statistics import fragments, length_histogram
 
-MAX_NODES = 25
 DAY_QUARTERS = 96
 DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
 # Parts of a window of which means are shown: zooming in four times still shows one a pixel.
@@ -30,12 +29,11 @@ SPANS = 2000
 
 def charts_of_trace(trace: NodeTrace) -> list[Chart]:
     """The charts of a node trace alone."""
-    pieces, what = fragments(trace), trace.turns_idle
+    lengths = length_histogram(fragments(trace).seconds)
     charts = (
         idle_nodes(trace),
         by_hour(trace),
-        fragment_lengths(length_histogram(pieces.seconds), what),
-        by_node(trace, pieces),
+        fragment_lengths(lengths, trace.turns_idle),
     )
     return [chart for chart in charts if chart is not None]
 
@@ -72,8 +70,8 @@ def idle_nodes(trace: NodeTrace) -> Chart:
     means = mean_over_time(trace.times, idle, spans)
     mean = np.average(means, weights=np.diff(spans))
     note = f"On average {mean:,.1f} {what}s were idle, at most {means.max():,.0f}. Means over {length}."
-    title, axis, edges = f"Idle {what}s over time", Axis(f"{what}s"), spans / 1e6
-    return over_time("idle", title, note, axis, edges, {"idle": means}, filled=True)
+    title = f"Idle {what}s over time"
+    return over_time(title, note, f"{what}s", spans / 1e6, {"idle": means})
 
 
 def by_hour(trace: NodeTrace) -> Chart | None:
@@ -95,36 +93,15 @@ def by_hour(trace: NodeTrace) -> Chart | None:
     at = pd.DatetimeIndex(whole.index)
     by_day = whole.groupby([at.day_of_week, at.hour]).mean().unstack()
     table = by_day.reindex(index=range(7), columns=range(24))
-    across = tuple(f"{number:02d}" for number in range(24))
-    cells = table.to_numpy()
+    across, cells = [f"{number:02d}" for number in range(24)], table.to_numpy()
     found = []
     for place in (np.nanargmax(cells), np.nanargmin(cells)):
         day, number = divmod(int(place), 24)
         found.append(f"{DAYS[day]} at {number:02d}:00 ({cells[day, number]:,.1f})")
-    note = f"Most are idle on {found[0]}, fewest on {found[1]}, in the time of {zone}."
+    note = f"Mean idle {what}s. Most are idle on {found[0]}, fewest on {found[1]}, in the time of {zone}."
+    texts = [["" if each != each else f"{each:,.1f}" for each in row] for row in cells.tolist()]  # fmt: skip
     axes = Axis(f"hour of the day, {zone}"), Axis("weekday")
-    drawing = Heat(*axes, Axis(f"mean idle {what}s"), across, DAYS, cells)
-    shown = pd.DataFrame(cells.round(1), columns=list(across))
+    drawing = Heat(*axes, tuple(across), DAYS, cells, texts)
+    shown = pd.DataFrame(cells.round(1), columns=across)
     shown.insert(0, "day", list(DAYS))
     return Chart("hours", f"Idle {what}s by hour and weekday", note, drawing, shown)
-
-
-def by_node(trace: NodeTrace, pieces: Fragments) -> Chart | None:
-    """Chart which nodes are idle most; None if none is ever idle."""
-    node = pieces.node // (trace.units_per_node if trace.by_unit else 1)
-    hours = np.bincount(node, weights=pieces.seconds / 3600, minlength=len(trace.nodes))
-    count = np.bincount(node, minlength=len(trace.nodes))
-    if not hours.any():
-        return None
-    what = "idle unit-hours" if trace.by_unit else "idle hours"
-    order = np.argsort(-hours, kind="stable")
-    names = [label(trace.nodes[k]) for k in order]
-    columns = {"node": names, what: hours[order].round(2), "fragments": count[order]}
-    table = pd.DataFrame(columns)
-    shown = table.iloc[:MAX_NODES]
-    tenth = hours[order][: max(1, len(hours) // 10)].sum() / hours.sum()
-    note = f"The {len(shown)} of {len(hours):,} nodes with the most idle time. A tenth of them has {tenth:.0%} of the "
-    note += f"idle time; {int((hours == 0).sum()):,} are never idle."
-    series = {what: shown[what].to_numpy(dtype=np.float64)}
-    drawing = Bars(tuple(shown["node"]), Axis(what), series)
-    return Chart("nodes", "Which nodes are idle", note, drawing, table)

@@ -167,7 +167,9 @@ def headlines(
     if metrics.get("bound") is not None:
         share = metrics["share_of_bound"]
         of = "at most" if share is None else f"{share:.1%} of the bound,"
-        yield "bound", f"{of} {metrics['bound']:,.0f} samples"
+        done = metrics["jobs_finished"] == metrics["jobs"]
+        why = ": all jobs were done" if done and share is not None else ""
+        yield "bound", f"{of} {metrics['bound']:,.0f} samples{why}"
     elif "bound" in metrics:
         yield "bound", metrics["bounds"]["why_none"]
     if metrics.get("U") is not None:

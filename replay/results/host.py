@@ -22,8 +22,7 @@ second of return time), `lower_bound`; with `--return-time` or `--reserve` also 
 Where jobs are known also:
 
 - `starts`, `delayed_share`; `delay_s` (`mean` over all starts, `p50`, `p95`, `max`).
-- `by_size`: by `nodes` of a start `starts`, `delayed`, `mean_delay_s`, `waiting_node_h`. `start_nodes_p75`: three
-  quarters of the starts take at most so many nodes.
+- `by_size`: by `nodes` of a start `starts`, `delayed`, `mean_delay_s`, `waiting_node_h`.
 - `announced`, where the log states since when jobs waited: of jobs eligible D or longer before they began
   `starts_share`, `nodes_share`, the `waiting_node_h` that announcing them would move to training, and the
   `delayed_share` of starts that would still wait.
@@ -206,11 +205,6 @@ def host_metrics(
                 "mean": mean(delays_s),
                 **_quantiles(delays_s, p50=0.5, p95=0.95),
             },
-            "start_nodes_p75": int(
-                np.quantile(starts.nodes, 0.75, method="inverted_cdf")
-            )
-            if len(starts.nodes)
-            else None,
             "by_size": _by_size(starts, delays_s),
         }
         if jobs.counts()["waited"]:
@@ -336,9 +330,7 @@ def _announced(
     }
 
 
-def host_notes(
-    host: dict[str, Any], outcome: Outcome, rules: Rules, *, is_best: bool
-) -> Iterator[str]:
+def host_notes(host: dict[str, Any], outcome: Outcome, rules: Rules) -> Iterator[str]:
     """Yield what has to be known to read the figures of host jobs, by their field `host`."""
     idle_nodes = equivalent_nodes(outcome)
     if rules.reserve >= idle_nodes:
@@ -368,11 +360,6 @@ def host_notes(
             f"harvesting costs host jobs more than it yields: {host['break_even_price']:.2g} node-hours of training "
             f"for each that they wait, at a price of {price:g} (--return-time {rules.return_time_s:g}; a node that "
             f"they take was idle for {mean_s:,.0f} s on average)"
-        )
-    if is_best and not rules.reserve and host.get("start_nodes_p75"):
-        yield (
-            f"--reserve {host['start_nodes_p75']} suggests itself where few host jobs should notice: three quarters of "
-            "their starts take no more nodes than that (docs/host-jobs.md)"
         )
 
 

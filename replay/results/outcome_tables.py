@@ -17,7 +17,7 @@ or `nothing idle`.
 
 - `units_asked`, Jreq or its default; `left_out`, where some jobs were left out or refused;
 - instants `submit`, `start`, `finish`, and with `--workload` `cancelled`; seconds `jct_s`, `queueing_s` from the
-  submission to the finish, to the start;
+  submission to the finish, to the start; `without_units_s` until the finish or the end, for jobs in the system;
 - `work` done and `total_work`; `lost_to_rescale`, `lost_to_preemption`, `lost_to_stall`, `lost_to_start`,
   `lost_to_restart`;
 - counts `rescales`, `preemptions`, `restarts`; `unit_seconds` held, and `mean_units` while in the system.
@@ -47,7 +47,7 @@ from bft.models import Job, JobTable, read_table, write_parquet
 from bft.models.tables import ROW_GROUP, row_groups, write_parquet_parts
 from bft.replay.engine.host import NOT_HELD, HostReturns, Taken
 from bft.replay.engine.ledger import BOOKS, Outcome
-from bft.replay.results.metrics import mean_units
+from bft.replay.results.metrics import mean_units, without_units_s
 from bft.replay.results.run_directory import (
     ALLOCATIONS,
     JOBS,
@@ -89,6 +89,12 @@ def jobs_frame(outcome: Outcome) -> pd.DataFrame:
         "queueing_s": ((start - submit) / SECOND_NS).to_numpy(
             "float64", na_value=np.nan
         ),
+        "without_units_s": [
+            np.nan
+            if record.left_out or record.job.tsub_ns > outcome.end_ns
+            else without_units_s(record, outcome.end_ns)
+            for record in records
+        ],
         "work": [record.work for record in records],
         "total_work": [record.job.pmax for record in records],
         **{

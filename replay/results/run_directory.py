@@ -5,18 +5,14 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
-import numpy as np
-from numpy.typing import NDArray
-
 from bft.models import InputError, read_table
 from bft.models.files import read_json, unwritable
-from bft.models.tables import read_blocks
 from bft.replay.engine.ledger import BOOKS
 from bft.replay.results.figures import FIGURES
 
@@ -45,14 +41,13 @@ COLUMNS = {
         "time", "idle", "used", "progress", *(f"{book}_cost" for book in BOOKS), "objective", "bound",
     ),
     JOBS: (
-        "name", "submit", "start", "finish", "queueing_s", "jct_s", "preemptions", "rescales", "mean_units",
-        "units_asked", "unit_seconds", "work", "total_work", *(f"lost_to_{book}" for book in BOOKS),
+        "name", "submit", "start", "finish", "queueing_s", "jct_s", "without_units_s", "preemptions", "rescales",
+        "mean_units", "units_asked", "unit_seconds", "work", "total_work", *(f"lost_to_{book}" for book in BOOKS),
     ),
     ALLOCATIONS: ("job", *_SPANS),
     UNUSED: _SPANS,
 }  # fmt: skip
 HINT = "copy the run again, or replay it again"
-_STEPS_AT_ONCE = 2**18
 
 
 def is_run(folder: Path) -> bool:
@@ -305,34 +300,10 @@ def read_part(folder: Path, name: str) -> pd.DataFrame:
     InputError
         When the file is missing or damaged, or lacks a column of `COLUMNS`.
     """
-    import pandas as pd
-
-    if name != STEPS:
-        return _with_all_columns(read_table(folder / name), folder / name)
-    # There are many in a long run, of which Arrow's copy would take as much memory again.
-    parts = list(read_part_in_blocks(folder, name, _STEPS_AT_ONCE))
-    return parts[0] if len(parts) == 1 else pd.concat(parts, ignore_index=True)
-
-
-def read_part_in_blocks(
-    folder: Path, name: str, rows: int | None = None
-) -> Iterator[pd.DataFrame]:
-    """Yield the same as `read_part` in blocks of rows, one of which is in memory."""
     path = folder / name
-    for frame in read_blocks(path, rows):
-        yield _with_all_columns(frame, path)
-
-
-def _with_all_columns(frame: pd.DataFrame, path: Path) -> pd.DataFrame:
-    missing = [name for name in COLUMNS[path.name] if name not in frame.columns]
+    frame = read_table(path)
+    missing = [name for name in COLUMNS[name] if name not in frame.columns]
     if missing:
         what = f"damaged: it has no column {missing[0]}"
         raise InputError(what, file=path, hint=HINT)
     return frame
-
-
-def job_numbers(frame: pd.DataFrame, number: Callable[[str], int]) -> NDArray[np.int64]:
-    """Return the number of each row's job; `number` is asked once for each name."""
-    jobs = frame["job"].astype("category").cat
-    known = [number(name) for name in jobs.categories]
-    return np.array(known, dtype=np.int64)[jobs.codes.to_numpy()]

@@ -84,38 +84,28 @@ def _files() -> Files:
 def perform(task: Task) -> Done:
     """Replay, and write the run directory, or the error, to the study."""
     began = time.perf_counter()
-    error = _attempt(task, None if _stopped is None else _stopped.is_set)
-    return Done(task.key, error, time.perf_counter() - began)
-
-
-def _attempt(task: Task, should_stop: Callable[[], bool] | None) -> str | None:
-    study = Study(task.study)
+    study, error = Study(task.study), None
     try:
         if key_of(task.options, _files()) != task.key:
-            raise InputError(
-                "an input or a version has changed since the study was planned; plan it again"
-            )
-        folder = study.run(task.key)
+            what = "an input or a version has changed since the study was planned; plan it again"
+            raise InputError(what)
         summary = execute(
             task.options,
-            folder,
+            study.run(task.key),
             force=True,
             files=_files(),
-            should_stop=should_stop,
+            should_stop=None if _stopped is None else _stopped.is_set,
             tables=task.whole,
         )
-    except Exception as error:
-        text = (
-            str(error)
-            if isinstance(error, InputError)
-            else f"{type(error).__name__}: {error}"
-        )
-        study.record_failure(task.key, text)
-        return text
-    if summary["metrics"]["interrupted"]:
-        return "interrupted"
-    study.forget_failure(task.key)
-    return None
+        if summary["metrics"]["interrupted"]:
+            error = "interrupted"
+        else:
+            study.record(task.key, None)
+    except Exception as failure:
+        kind = "" if isinstance(failure, InputError) else f"{type(failure).__name__}: "
+        error = f"{kind}{failure}"
+        study.record(task.key, error)
+    return Done(task.key, error, time.perf_counter() - began)
 
 
 def prepare(stopped: Event) -> None:
@@ -157,21 +147,15 @@ class Workers:
     name: str
 
 
-def processes() -> int:
-    """The number of processors that this process may use."""
-    return (
-        len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count() or 1
-    )
-
-
 def local(count: int | None = None) -> Workers:
     """Processes of this machine; by default one per processor. 0 means this process."""
-    count = processes() if count is None else count
     if count == 0:
         return Workers(lambda: nullcontext(_here), 1, "this process")
-    return Workers(lambda: _pool(count), count, f"{count} process{'es' * (count != 1)}")
+    # macOS knows no affinity.
+    usable = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))
+    number: int = count or len(usable(0))
+    name = f"{number} process{'es' * (number != 1)}"
+    return Workers(lambda: _pool(number), number, name)
 
 
 class _Worker(SpawnProcess):
@@ -242,61 +226,51 @@ def dask(address: str) -> Workers:
     return Workers(start, None, f"the Dask cluster {address}")
 
 
-# Time limit of one replay in hours; users edit it in the script.
-HOURS = 1
+# By batch system; users edit limits of time in the script. A PBS array has at least two jobs, LSF counts from 1.
+SCRIPTS = {
+    "slurm": """\
+#SBATCH --job-name=bft-sweep
+#SBATCH --array=0-{last}
+#SBATCH --ntasks=1 --cpus-per-task=1
+#SBATCH --time=01:00:00
+#SBATCH --output={logs}/%a.log
+exec {command} sweep --index "$SLURM_ARRAY_TASK_ID" --out {folder}
+""",
+    "pbs": """\
+#PBS -N bft-sweep
+{pbs_array}#PBS -l select=1:ncpus=1
+#PBS -l walltime=01:00:00
+#PBS -j oe
+#PBS -o {logs}/
+exec {command} sweep --index "${{PBS_ARRAY_INDEX:-0}}" --out {folder}
+""",
+    "lsf": """\
+#BSUB -J "bft-sweep[1-{points}]"
+#BSUB -n 1
+#BSUB -W 1:00
+#BSUB -o {logs}/%I.log
+exec {command} sweep --index "$((LSB_JOBINDEX - 1))" --out {folder}
+""",
+    "flux": """\
+exec flux submit --cc=0-{last} --job-name=bft-sweep --cores=1 --time-limit=1h \\
+  --output={folder}/logs/{{cc}}.log {command} sweep --index {{cc}} --out {folder}
+""",
+}
 
 
 def script(system: str, study: Path, points: int) -> str:
     """The batch script for the points of a study; logs go to the study's folder `logs`."""
-    study = study.absolute()
-    command, folder, logs = (
-        shlex.quote(_program()),
-        shlex.quote(str(study)),
-        study / "logs",
+    beside = Path(sys.executable).with_name("bft-replay")  # of this installation
+    last, folder = points - 1, study.absolute()
+    text = SCRIPTS[system].format(
+        points=points,
+        last=last,
+        pbs_array=f"#PBS -J 0-{last}\n" if last else "",
+        folder=shlex.quote(str(folder)),
+        logs=folder / "logs",
+        command=shlex.quote(str(beside) if beside.exists() else "bft-replay"),
     )
-    last = points - 1
-
-    def run(index: str) -> str:
-        return f"exec {command} sweep --index {index} --out {folder}"
-
-    lines = {
-        "slurm": [
-            "#SBATCH --job-name=bft-sweep",
-            f"#SBATCH --array=0-{last}",
-            "#SBATCH --ntasks=1 --cpus-per-task=1",
-            f"#SBATCH --time={HOURS:02}:00:00",
-            f"#SBATCH --output={logs}/%a.log",
-            run('"$SLURM_ARRAY_TASK_ID"'),
-        ],
-        # A PBS array has at least two jobs.
-        "pbs": [
-            "#PBS -N bft-sweep",
-            *([f"#PBS -J 0-{last}"] if last else []),
-            "#PBS -l select=1:ncpus=1",
-            f"#PBS -l walltime={HOURS:02}:00:00",
-            "#PBS -j oe",
-            f"#PBS -o {logs}/",
-            run('"${PBS_ARRAY_INDEX:-0}"'),
-        ],
-        "lsf": [
-            f'#BSUB -J "bft-sweep[1-{points}]"',
-            "#BSUB -n 1",
-            f"#BSUB -W {HOURS}:00",
-            f"#BSUB -o {logs}/%I.log",
-            run('"$((LSB_JOBINDEX - 1))"'),  # LSF counts from 1
-        ],
-        "flux": [
-            f"exec flux submit --cc=0-{last} --job-name=bft-sweep --cores=1 --time-limit={HOURS}h \\",
-            f"  --output={shlex.quote(str(logs))}/{{cc}}.log {command} sweep --index {{cc}} --out {folder}",
-        ],
-    }
-    return "\n".join(["#!/bin/sh", *lines[system]]) + "\n"
-
-
-def _program() -> str:
-    """The command that starts this installation."""
-    beside = Path(sys.executable).with_name("bft-replay")
-    return str(beside) if beside.exists() else "bft-replay"
+    return f"#!/bin/sh\n{text}"
 
 
 class Onlooker(Protocol):
@@ -361,22 +335,18 @@ def carry_out(
     InputError
         When no point has that index, or the study cannot be written.
     """
-    pairs = list(zip(plan.points, keys, strict=True))
-    if only is not None:
-        if not 0 <= only < len(pairs):
-            raise InputError(
-                f"--index: expected a whole number from 0 to {len(pairs) - 1}, not {only}"
-            )
-        pairs = [pairs[only]]
     labels: dict[str, str] = {}
-    for point, key in pairs:
-        labels.setdefault(key, point.label)
-    todo = {}
-    for point, key in pairs:
-        if again or not _there(study, key, whole=whole):
-            todo[key] = Task(key, point.options, Path(study.folder).absolute(), whole)
+    tasks: dict[str, Task] = {}
+    if only is not None and not 0 <= only < len(keys):
+        what = f"--index: expected a whole number from 0 to {len(keys) - 1}, not {only}"
+        raise InputError(what)
+    for point, key in zip(plan.points, keys, strict=True):
+        if only in (None, point.index) and key not in labels:
+            labels[key] = point.label
+            if again or not _there(study, key, whole=whole):
+                tasks[key] = Task(key, point.options, study.folder.absolute(), whole)
     if onlooker is not None:
-        onlooker.begins(len(labels), len(labels) - len(todo), workers.name)
+        onlooker.begins(len(labels), len(labels) - len(tasks), workers.name)
     failures: dict[str, str] = {}
 
     def on_done(done: Done) -> None:
@@ -385,8 +355,8 @@ def carry_out(
         if onlooker is not None:
             onlooker.ended(labels[done.key], done.error, done.seconds)
 
-    if todo:
-        run_tasks(todo.values(), workers, on_done)
+    if tasks:
+        run_tasks(tasks.values(), workers, on_done)
     notes: Counter[str] = Counter()
     fell_back = []
     for key, label in labels.items():
@@ -459,5 +429,5 @@ def _result(future: Future[Done], task: Task) -> Done:
 
 
 def _failed(task: Task, error: str) -> Done:
-    Study(task.study).record_failure(task.key, error)
+    Study(task.study).record(task.key, error)
     return Done(task.key, error, 0.0)

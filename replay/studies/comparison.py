@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +27,13 @@ from bft.replay.options.naming import (
 from bft.replay.policies.registry import policy_names, policy_type
 from bft.replay.results.figures import FIGURES
 from bft.replay.results.headlines import FEW_JOBS
+from bft.replay.results.host import SIZE_NAMES, SIZES
 from bft.replay.studies.carry_out import Onlooker, Workers, carry_out
 from bft.replay.studies.run_files import (
     DAY_NS,
     RunFiles,
     lost,
+    read_run,
     usually_idle,
     work_by_day,
 )
@@ -61,7 +63,7 @@ def relative(ours: Array, theirs: Array) -> float | None:
     return float(ours.sum()) / base - 1 if base > 0 else None
 
 
-def interval(ours: Array, theirs: Array, least: int) -> Interval | None:
+def interval(ours: Array, theirs: Array, *, least: int) -> Interval | None:
     """Bootstrap interval (BCa, Efron 1987) of `relative`; pairs are drawn together.
 
     Parameters
@@ -143,46 +145,23 @@ class Difference:
     count_seeds: int
     jobs: int | None = None
 
-    @classmethod
-    def of(
-        cls,
-        names: tuple[str, str],
-        what: str,
-        days: tuple[Array, Array],
-        seeds: tuple[Array, Array],
-        jobs: int | None = None,
-    ) -> Difference:
-        """Compare sums over days, of which there are intervals, and over seeds."""
-        return cls(
-            *names,
-            what,
-            relative(*days),
-            interval(*days, MIN_DAYS),
-            interval(*seeds, MIN_SEEDS),
-            len(days[0]),
-            len(seeds[0]),
-            jobs,
-        )
-
     def sentence(self) -> str:
         """The difference in words."""
-        ours, theirs = self.variant, self.against
-        if self.value is None:
+        ours, theirs, value = self.variant, self.against, self.value
+        if value is None:
             return f"{ours} and {theirs}: nothing to compare in {self.what}"
-        is_outcome, link = self.what == "outcome", "as"
-        change = "as much" if is_outcome else "as long"
-        if self.value > MAX_SHARE:
-            change = f"{three_digits(1 + self.value)} times {change}"
-        elif abs(self.value) >= NONE_SHARE:
-            more = "more" if self.value > 0 else "less"
-            time = "" if is_outcome else " time"
-            change, link = (
-                f"{abs(self.value):.1%} {more}{time}".replace("%", " %"),
-                "than",
-            )
-        head = f"{ours} yields {change} {link} {theirs}"
-        if not is_outcome:
-            head = f"the {self.jobs:,} jobs that both finish take {change} under {ours} {link} under {theirs}"
+        much, time = ("much", "") if self.jobs is None else ("long", " time")
+        if value > MAX_SHARE:
+            change = f"{three_digits(1 + value)} times as {much}{{}} as"
+        elif abs(value) < NONE_SHARE:
+            change = f"as {much}{{}} as"
+        else:
+            more = "more" if value > 0 else "less"
+            change = f"{100 * abs(value):.1f} % {more}{time}{{}} than"
+        head = f"{ours} yields {change.format('')} {theirs}"
+        if self.jobs is not None:
+            under = change.format(f" under {ours}")
+            head = f"the {self.jobs:,} jobs that both finish take {under} under {theirs}"  # fmt: skip
         parts = [head, self._spread(self.days, self.count_days, "days", MIN_DAYS)]
         if self.count_seeds > 1:
             parts.append(self._spread(self.seeds, self.count_seeds, "seeds", MIN_SEEDS))
@@ -217,7 +196,7 @@ class Comparison:
     degraded
         Labels of runs that used fallbacks or met invalid answers of a solver.
     split
-        `vc`, `user`, `model`, `size` or `size:8` (up to 8 units, and more): break the table down.
+        `vc`, `user`, `model` or `size`: break the table down.
     different
         Inputs in which the runs differ, where runs of different inputs are compared all the same.
     """
@@ -247,21 +226,14 @@ class Comparison:
             for variant in self.variants
         ]
         table = pd.DataFrame(rows)
-        return table.loc[:, (table.notna() & (table != 0)).any()]
+        some = (table.notna() & (table != 0)).any()
+        return table.loc[:, some | (table.columns == "outcome")]
 
     @property
     def longest(self) -> RunFiles:
         """The run that ends last: a run ends when its jobs are done, so that it shows most of the trace."""
         runs = [run for variant in self.variants for run in variant.runs]
         return max(runs, key=lambda run: run.window[1])
-
-    @cached_property
-    def jobs(self) -> dict[str, pd.DataFrame]:
-        """Tables of jobs by label of variant, those of all its runs in one."""
-        return {
-            variant.label: pd.concat([run.jobs for run in variant.runs])
-            for variant in self.variants
-        }
 
     def best(self) -> dict[str, list[bool]]:
         """The best variants per column; none if all are equal, and none of U where the variants compare with others.
@@ -285,33 +257,44 @@ class Comparison:
         """When each job finished (UTC) under each variant; None for more than 20 jobs, and of several seeds."""
         if any(len(variant.runs) > 1 for variant in self.variants):
             return None
-        finish = {label: jobs["finish"] for label, jobs in self.jobs.items()}
+        finish = {each.label: each.runs[0].jobs["finish"] for each in self.variants}
         table = pd.DataFrame(finish)
         return table if len(table) <= FEW_JOBS else None
 
     def cautions(self) -> list[str]:
         """Return cautions for readers of the table: rigid jobs that ask for more than is usually idle."""
         usual = usually_idle(self.longest.steps)
-        asked: dict[str, list[str]] = {}
+        labels: dict[str, list[str]] = {}
         for variant in self.variants:
-            text = _asks_too_much(variant.runs[0], usual)
-            if text is not None:
-                asked.setdefault(text, []).append(variant.label)
-        return [f"{' and '.join(labels)}: {text}" for text, labels in asked.items()]
+            run, options = variant.runs[0], variant.runs[0].summary["options"]
+            policy = options["policy"]
+            rigid = policy in policy_names() and policy_type(policy).traits.rigid
+            if options.get("cluster") is not None or not rigid:
+                continue
+            asked = run.jobs["units_asked"]
+            large = asked[asked > usual]
+            sizes = " to ".join(f"{size:,}" for size in sorted({large.min(), large.max()}))  # fmt: skip
+            text = (
+                f"{len(large):,} of {len(asked):,} jobs run on {sizes} units (Jreq) or not at all, but for half of the "
+                f"time no more than {usual:,} are idle: the requests are compared too, not the policies alone; "
+                f"--cap-units {max(usual, 1)} lets no job ask for more (docs/studies.md)"
+            )
+            if len(large):
+                labels.setdefault(text, []).append(variant.label)
+        return [f"{' and '.join(each)}: {text}" for text, each in labels.items()]
 
     def headline(self) -> str:
         """Say which variant trained most; or where all trained as much, under which jobs took least time."""
         table = self.whole.set_index("variant")
         outcomes = table["outcome"].sort_values(ascending=False, kind="stable")
-        most, second, least = outcomes.iloc[0], outcomes.iloc[1], outcomes.iloc[-1]
+        most, second, least = outcomes.iloc[[0, 1, -1]]
+        name, other = outcomes.index[:2]
         if most > second * (1 + NONE_SHARE):
             more = f"{most / second - 1:.1%} more" if second else "more"
-            name, other = outcomes.index[:2]
             others = f", the next of {len(table)}" if len(table) > 2 else ""
             return f"{name} trained most: {most:,.0f} samples, {more} than {other}{others}."
         if most > least * (1 + NONE_SHARE):
-            best = " and ".join(outcomes.index[:2])
-            return f"{best} trained most, {most:,.0f} samples each."
+            return f"{name} and {other} trained most, {most:,.0f} samples each."
         figure = FIGURES["jct_s.mean"]
         if figure.path not in table:
             return "All trained as much."
@@ -327,74 +310,51 @@ class Comparison:
         spans = [run.window for variant in self.variants for run in variant.runs]
         start = min(begin for begin, _ in spans)
         days = max(1, -(-(max(end for _, end in spans) - start) // DAY_NS))
-        base = self.variants[0]
-        return [
-            each
-            for variant in self.variants[1:]
-            for each in (
-                _of_outcome(variant, base, start, days),
-                _of_times(variant, base),
-            )
-        ]
+        base, *others = self.variants
+        return [each for variant in others for each in _differences(variant, base, start, days)]  # fmt: skip
 
     def sentences(self) -> list[str]:
         """The differences in words."""
         return [difference.sentence() for difference in self.differences()]
 
 
-def _asks_too_much(run: RunFiles, usual: int) -> str | None:
-    """Say how many jobs of a rigid policy ask for more units than are usually idle; None where none do."""
-    options = run.summary["options"]
-    policy = options["policy"]
-    rigid = policy in policy_names() and policy_type(policy).traits.rigid
-    if options.get("cluster") is not None or not rigid:
-        return None
-    asked = run.jobs["units_asked"]
-    large = asked[asked > usual]
-    if large.empty:
-        return None
-    low, high = int(large.min()), int(large.max())
-    sizes = f"{low:,}" if low == high else f"{low:,} to {high:,}"
-    return (
-        f"{len(large):,} of {len(asked):,} jobs run on {sizes} units (Jreq) or not at all, but for half of the time no "
-        f"more than {usual:,} are idle: the requests are compared too, not the policies alone; --cap-units "
-        f"{max(usual, 1)} lets no job ask for more (docs/studies.md)"
-    )
+def _differences(
+    ours: Variant, theirs: Variant, start: int, days: int
+) -> Iterator[Difference]:
+    """Yield the differences in outcome and in times, over pairs of runs with the same seed.
 
-
-def _pairs(ours: Variant, theirs: Variant) -> Iterator[tuple[RunFiles, RunFiles]]:
-    """Pairs of runs with the same seed; a variant with a single run is paired with each run of the other."""
+    A variant with a single run is paired with each run of the other.
+    """
     alone = len(ours.runs) == 1 or len(theirs.runs) == 1
-    for a in ours.runs:
-        for b in theirs.runs:
-            if alone or a.summary["options"]["seed"] == b.summary["options"]["seed"]:
-                yield a, b
-
-
-def _of_outcome(variant: Variant, base: Variant, start: int, days: int) -> Difference:
-    work = [
-        [work_by_day(run.steps, start, days) for run in pair]
-        for pair in _pairs(variant, base)
+    pairs = [
+        (a, b)
+        for a, b in product(ours.runs, theirs.runs)
+        if alone or a.summary["options"]["seed"] == b.summary["options"]["seed"]
     ]
-    ours, theirs = np.array(work).reshape(-1, 2, days).swapaxes(0, 1)
-    of_days, of_seeds = (ours.sum(0), theirs.sum(0)), (ours.sum(1), theirs.sum(1))
-    return Difference.of((variant.label, base.label), "outcome", of_days, of_seeds)
-
-
-def _of_times(variant: Variant, base: Variant) -> Difference:
+    work = [[work_by_day(run.steps, start, days) for run in pair] for pair in pairs]
+    per_day, per_seed = np.sum(work, axis=0), np.sum(work, axis=2).T
     tables = []
-    for number, (a, b) in enumerate(_pairs(variant, base)):
+    for number, (a, b) in enumerate(pairs):
         columns = {"ours": a.jobs["jct_s"], "theirs": b.jobs["jct_s"]}
         both = pd.DataFrame({**columns, "submit": a.jobs["submit"]}).dropna()
         tables.append(both.assign(seed=number, day=both["submit"].dt.floor("D")))
-    whole = pd.concat(tables)
-
-    def summed(by: str) -> tuple[Array, Array]:
-        sums = whole.groupby(by)[["ours", "theirs"]].sum()
-        return sums["ours"].to_numpy(float), sums["theirs"].to_numpy(float)
-
-    names, count = (variant.label, base.label), whole.index.nunique()
-    return Difference.of(names, "jct", summed("day"), summed("seed"), count)
+    times = pd.concat(tables)
+    sums = [times.groupby(by)[["ours", "theirs"]].sum().to_numpy(float).T for by in ("day", "seed")]  # fmt: skip
+    for what, (of_days, of_seeds), jobs in (
+        ("outcome", (per_day, per_seed), None),
+        ("jct", sums, times.index.nunique()),
+    ):
+        yield Difference(
+            ours.label,
+            theirs.label,
+            what,
+            relative(*of_days),
+            interval(*of_days, least=MIN_DAYS),
+            interval(*of_seeds, least=MIN_SEEDS),
+            of_days.shape[1],
+            of_seeds.shape[1],
+            jobs,
+        )
 
 
 # What a comparison is broken down by, and the column of the jobs that states it.
@@ -402,46 +362,10 @@ SPLITS = {"vc": "vc", "user": "user", "model": "model", "size": "units_asked"}
 NONE = "(none)"
 
 
-def split_of(text: str) -> tuple[str, list[int]]:
-    """What `--split` asks for, and the upper bounds of sizes, if any.
-
-    Raises
-    ------
-    InputError
-        When it is none of `SPLITS`, or its bounds do not rise.
-
-    Examples
-    --------
-    >>> split_of("size:8,64")
-    ('size', [8, 64])
-    """
-    by, colon, stated = str(text).partition(":")
-    parts = stated.split(",") if colon else []
-    bounds = [int(part) if part.strip().isdecimal() else 0 for part in parts]
-    rising = all(low < high for low, high in pairwise([0, *bounds]))
-    if by not in SPLITS or (colon and by != "size") or not rising:
-        raise InputError(
-            f"--split: expected one of {', '.join(SPLITS)}, or sizes such as size:8,64, not {text!r}"
-        )
-    return by, bounds
-
-
-def _groups(column: pd.Series, bounds: list[int]) -> pd.Series:
-    """The group of each job by a column, as a category in order; sizes are put into classes up to bounds."""
-    known = column[column.notna() & (column != "")]
-    if column.name == "units_asked" and len(known):
-        powers = [2**power for power in range((int(known.max()) - 1).bit_length() + 1)]
-        edges = bounds or powers
-        lows = [1, *(edge + 1 for edge in edges)]
-        pairs = zip(lows, edges, strict=False)
-        names = [f"{low}-{high}" if low < high else str(low) for low, high in pairs]
-        order = [*names, f"over {edges[-1]}"]
-        groups = pd.cut(known, [0, *edges, np.inf], labels=order).astype(object)
-    else:
-        groups = known.map(str)
-        order = [str(value) for value in sorted(known.unique())]
-    filled = groups.reindex(column.index).fillna(NONE)
-    return pd.Series(pd.Categorical(filled, [*order, NONE]))
+def _check_split(split: str | None) -> None:
+    if split is not None and split not in SPLITS:
+        what = f"--split: expected one of {', '.join(SPLITS)}, not {split!r}"
+        raise InputError(what)
 
 
 def by_group(variants: Sequence[Variant], split: str) -> pd.DataFrame:
@@ -450,24 +374,29 @@ def by_group(variants: Sequence[Variant], split: str) -> pd.DataFrame:
     Raises
     ------
     InputError
-        When no job states what is asked for, or `split` is nothing that a comparison is broken down by.
+        When no job states what is asked for.
     """
-    by, bounds = split_of(split)
     tables = [
-        run.jobs.join(run.waits).assign(variant=variant.label)
+        run.jobs.assign(variant=variant.label)
         for variant in variants
         for run in variant.runs
     ]
     jobs = pd.concat(tables, ignore_index=True)
-    jobs[by] = _groups(jobs[SPLITS[by]], bounds)
-    if (jobs[by] == NONE).all():
+    known = jobs[SPLITS[split]].replace("", np.nan)
+    if known.isna().all():
         raise InputError(f"--split {split}: no job states it")
+    groups = known.fillna(NONE).map(str).tolist()
+    order = sorted({*groups} - {NONE})
+    if split == "size":
+        order = list(SIZE_NAMES)
+        groups = [order[number] for number in np.searchsorted(SIZES, known)]
+    jobs[split] = pd.Categorical(groups, [*order, NONE])
     runs = {variant.label: len(variant.runs) for variant in variants}
     jobs["variant"] = pd.Categorical(jobs["variant"], list(runs))
     jobs["lost"] = lost(jobs)
     jobs["restarts"] = jobs["restarts"].where(jobs["start"].notna())
     # A mean is of the jobs that have the value: JCT of those that finished, queueing of those that started.
-    table = jobs.groupby(["variant", by], observed=True).agg(
+    table = jobs.groupby(["variant", split], observed=True).agg(
         **{
             "jobs": ("work", "size"),
             "jobs_finished": ("finish", "count"),
@@ -477,8 +406,7 @@ def by_group(variants: Sequence[Variant], split: str) -> pd.DataFrame:
             "jct_s.mean": ("jct_s", "mean"),
             "jct_s.p95": ("jct_s", lambda values: values.quantile(0.95)),
             "queueing_s.mean": ("queueing_s", "mean"),
-            "without_units_s.mean": ("waiting_s", "mean"),
-            "longest_wait_s": ("longest_wait_s", "max"),
+            "without_units_s.mean": ("without_units_s", "mean"),
             "restarts_per_job": ("restarts", "mean"),
         }
     )
@@ -487,7 +415,7 @@ def by_group(variants: Sequence[Variant], split: str) -> pd.DataFrame:
     table[sums] = table[sums].div(count, axis=0)
     table["jobs"] //= count
     table["unit_hours"] /= 3600
-    return table.reset_index().astype({"variant": str, by: str})
+    return table.reset_index().astype({"variant": str, split: str})
 
 
 def table_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
@@ -534,8 +462,7 @@ def compared(
     InputError
         When fewer than two variants could be replayed, or `split` is nothing that a comparison is broken down by.
     """
-    if split is not None:
-        split_of(split)
+    _check_split(split)
     groups: dict[str, list[Point]] = {}
     for point in plan.points:
         varied = {name: each for name, each in point.varied.items() if name != "seed"}
@@ -555,7 +482,7 @@ def compared(
         mine = [keys[point.index] for point in points]
         done = [study.run(key) for key in mine if study.summary(key)]
         if done:
-            runs = tuple(map(RunFiles.read, done))
+            runs = tuple(map(read_run, done))
             made.append(Variant(label, runs))
     if len(made) < 2:
         failed = [f"{label}: {error}" for label, error in account.failures.items()]
@@ -594,7 +521,8 @@ def compared_runs(
             raise InputError(
                 "is named twice; name each run directory once", file=folder
             )
-    runs = [RunFiles.read(folder) for folder in folders]
+    _check_split(split)
+    runs = [read_run(folder) for folder in folders]
     summaries = [run.summary for run in runs]
     labels = names_of_runs(folders, summaries)
     phrases = different_inputs(labels, summaries)

@@ -19,9 +19,7 @@ from bft.replay.results.run_directory import (
     JOBS,
     STEPS,
     UNUSED,
-    job_numbers,
     read_part,
-    read_part_in_blocks,
     read_summary,
 )
 from bft.replay.trace.node_trace import SECOND_NS
@@ -66,7 +64,7 @@ def longest_of(*spans: pd.DataFrame) -> pd.DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The holders of units in a run: sums over all rows, which may be too many for memory, and the longest.
+    """The holders of units in a run.
 
     Parameters
     ----------
@@ -90,7 +88,7 @@ class Held:
     units_per_node: int
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class RunFiles:
     """A run directory: its summary, and its other files as tables.
 
@@ -105,45 +103,25 @@ class RunFiles:
     folder: Path
     summary: dict[str, Any]
 
-    @classmethod
-    def read(cls, folder: Path) -> RunFiles:
-        """Open a run directory.
-
-        Raises
-        ------
-        InputError
-            When `folder` is not a run directory, its summary is damaged, or it keeps no steps.
-        """
-        summary = read_summary(folder)
-        if summary["options"].get("compat") == "reference":
-            what = "was replayed with --option compat=reference, which leaves nothing to show or compare"
-            raise InputError(what, file=folder)
-        if not (folder / STEPS).exists():
-            raise InputError(
-                f"has no {STEPS}, so that there is nothing to show or compare",
-                file=folder,
-                hint="a sweep keeps summaries alone; with --whole it keeps whole run directories",
-            )
-        return cls(folder, summary)
-
     @property
     def metrics(self) -> dict[str, Any]:
-        """The figures of the summary."""
+        """The numbers of the summary, such as outcome (samples), used_share, U, jct_s; docs/results.md defines them."""
         metrics: dict[str, Any] = self.summary["metrics"]
         return metrics
 
     @property
     def window(self) -> tuple[int, int]:
         """The window of evaluation, UTC ns."""
-        start, end = (
-            pd.Timestamp(self.metrics[f"window_{side}"]).value
-            for side in ("start", "end")
-        )
+        sides = (self.metrics[f"window_{side}"] for side in ("start", "end"))
+        start, end = (pd.Timestamp(instant).value for instant in sides)
         return start, end
 
     @cached_property
     def steps(self) -> pd.DataFrame:
-        """One row per decision, in order of time within each pool."""
+        """Table of decisions, one row each, in order of time within each pool.
+
+        Time (UTC), idle and used units, jobs in play, costs (samples), objective, status.
+        """
         steps = read_part(self.folder, STEPS)
         if not len(steps):
             file = self.folder / STEPS
@@ -152,8 +130,11 @@ class RunFiles:
 
     @cached_property
     def jobs(self) -> pd.DataFrame:
-        """One row per job, by name."""
-        return read_part(self.folder, JOBS).set_index("name", drop=False)
+        """Table of jobs by name, one row each.
+
+        Submit, start, finish (UTC), JCT and queueing (s), work and losses (samples).
+        """
+        return read_part(self.folder, JOBS).set_index("name")
 
     @cached_property
     def unused(self) -> pd.DataFrame | None:
@@ -171,75 +152,54 @@ class RunFiles:
         """End of the run, UTC ns; for a run of a single instant one second later, so that there is time to show."""
         return max(int(self.steps["time"].max().value), self.begin_ns + SECOND_NS)
 
-    def pools(self) -> list[pd.DataFrame]:
-        """The steps of each pool: a row only describes its own pool."""
-        if "vc" not in self.steps:
-            return [self.steps]
-        return [pool for _, pool in self.steps.groupby("vc", sort=True)]
-
-    @cached_property
-    def waits(self) -> pd.DataFrame:
-        """Seconds of each job, by name, between submission and finish, or the end, with and without units.
-
-        Columns waiting_s, longest_wait_s (its longest stretch) and run_s; missing for jobs that were left out or
-        refused, and where the end came before the submission.
-        """
-        jobs = self.jobs
-        ended = jobs["finish"]
-        if "cancelled" in jobs:
-            ended = ended.fillna(jobs["cancelled"])
-        until = np.where(ended.isna(), self.window[1], ns(ended))
-        submit = ns(jobs["submit"])
-        reached = submit.copy()
-        longest, total = np.zeros_like(submit), np.zeros_like(submit)
-        numbers = {name: number for number, name in enumerate(jobs["name"])}
-        for frame in read_part_in_blocks(self.folder, ALLOCATIONS):
-            job = job_numbers(frame, numbers.__getitem__)
-            held = spans_of(frame, job).sort_values(["who", "begin"], kind="stable")
-            who = held["who"].to_numpy()
-            by_job = held.groupby("who")["end"].cummax().groupby(held["who"])
-            before = by_job.shift(fill_value=0).to_numpy()
-            begins = np.minimum(held["begin"], until[who])
-            gaps = np.maximum(begins - np.maximum(before, reached[who]), 0)
-            np.maximum.at(longest, who, gaps)
-            np.add.at(total, who, gaps)
-            np.maximum.at(reached, who, held["end"])
-        last = np.maximum(until - reached, 0)
-        waiting = (total + last) / SECOND_NS
-        columns = {
-            "waiting_s": waiting,
-            "longest_wait_s": np.maximum(longest, last) / SECOND_NS,
-            "run_s": (until - submit) / SECOND_NS - waiting,
-        }
-        table = pd.DataFrame(columns, index=jobs.index)
-        table[submit > until] = np.nan
-        if "left_out" in jobs:
-            table[jobs["left_out"]] = np.nan
-        return table
+    @property
+    def seconds(self) -> int:
+        """Whole seconds from the first instant of the steps to the end."""
+        return (self.end_ns - self.begin_ns) // SECOND_NS
 
     @cached_property
     def held(self) -> Held:
         """Who held how much, and the longest holdings."""
-        numbers: dict[str, int] = {}
-        units = 0
-        weights: FloatArray = np.zeros(0)
-        changes = pd.Series(dtype=np.float64)
-        longest: list[pd.DataFrame] = []
-        for frame in read_part_in_blocks(self.folder, ALLOCATIONS):
-            who = job_numbers(frame, lambda n: numbers.setdefault(n, len(numbers)))
-            spans = spans_of(frame, who)
-            units = max(units, int(spans["last"].max()) + 1 if len(spans) else 0)
-            more = np.bincount(who, unit_ns(spans), len(numbers)).astype(np.float64)
-            more[: len(weights)] += weights
-            weights = more
-            changes = changes.add(changes_of(spans), fill_value=0.0)
-            longest = [longest_of(*longest, spans)]
-            metadata = frame.attrs["metadata"]
-        nodes = tuple(json.loads(metadata["nodes"]))
-        per_node = int(metadata["units_per_node"])
+        frame = read_part(self.folder, ALLOCATIONS)
+        metadata, job = frame.attrs["metadata"], frame["job"].astype("category").cat
+        spans = spans_of(frame, job.codes.to_numpy().astype(np.int64))
+        by_job: FloatArray = np.bincount(
+            spans["who"], unit_ns(spans), len(job.categories)
+        ).astype(np.float64)
+        nodes, per_node = tuple(json.loads(metadata["nodes"])), int(metadata["units_per_node"])  # fmt: skip
+        units = int(spans["last"].max()) + 1 if len(spans) else 0
         if units > len(nodes) * per_node:
             nodes, per_node = tuple(f"unit {number}" for number in range(units)), 1
-        return Held(tuple(numbers), weights, changes, longest[0], nodes, per_node)
+        changes, names = changes_of(spans), tuple(job.categories)
+        return Held(names, by_job, changes, longest_of(spans), nodes, per_node)
+
+
+def read_run(folder: Path) -> RunFiles:
+    """Open a run directory.
+
+    Raises
+    ------
+    InputError
+        When `folder` is not a run directory, its summary is damaged, or it keeps no steps.
+    """
+    run = RunFiles(folder, read_summary(folder))
+    if run.summary["options"].get("compat") == "reference":
+        what = "was replayed with --option compat=reference, which leaves nothing to show or compare"
+        raise InputError(what, file=folder)
+    if not (folder / STEPS).exists():
+        what = f"has no {STEPS}, so that there is nothing to show or compare"
+        hint = (
+            "a sweep keeps summaries alone; with --whole it keeps whole run directories"
+        )
+        raise InputError(what, file=folder, hint=hint)
+    return run
+
+
+def pools(steps: pd.DataFrame) -> list[pd.DataFrame]:
+    """The steps of each pool, each of which has decisions of its own."""
+    if "vc" not in steps:
+        return [steps]
+    return [pool for _, pool in steps.groupby("vc", sort=True)]
 
 
 def changes_of(spans: pd.DataFrame) -> pd.Series[float]:
@@ -260,11 +220,9 @@ def work_by_day(steps: pd.DataFrame, start_ns: int, days: int) -> FloatArray:
     """Samples done on each day after `start_ns`, shape (days,); work between two decisions is spread evenly."""
     bounds = np.arange(days + 1, dtype=np.float64) * DAY_NS / SECOND_NS
     total = np.zeros(days)
-    # Each virtual cluster has its own decision times.
-    groups = [group for _, group in steps.groupby("vc")] if "vc" in steps else [steps]
-    for group in groups:
-        done = group["progress"].to_numpy(np.float64).cumsum()
-        seconds = (ns(group["time"]) - start_ns) / SECOND_NS
+    for pool in pools(steps):
+        done = pool["progress"].to_numpy(np.float64).cumsum()
+        seconds = (ns(pool["time"]) - start_ns) / SECOND_NS
         total += np.diff(np.interp(bounds, seconds, done, left=0.0))
     return total
 

@@ -1,12 +1,12 @@
-"""A study: its points in a fixed order, and its folder of runs by the key of their configuration."""
+"""A study: its points in a fixed order, its folder of runs by the key of their configuration, and which is best."""
 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from bft.models.files import drafted
 from bft.replay.inputs.files import INPUTS, Files, input_digests
 from bft.replay.options.naming import VARIANT, label_of
 from bft.replay.options.options import FIELDS, Options
+from bft.replay.results.figures import FIGURES
 from bft.replay.results.run_directory import SUMMARY, plain
 from bft.replay.run import versions
 from bft.replay.trace.host_jobs import digest
@@ -91,21 +92,31 @@ class Plan:
         """
         axes: dict[str, list[Any]] = {}
         for name, values in (grid or {}).items():
+            option = f"${name}" if name in FIELDS else f"--{name}"
             if isinstance(values, str) or not isinstance(values, Iterable):
-                raise InputError(
-                    f"{_flag(name)}: expected a list of values, not {values!r}"
-                )
-            axes[name] = list(values)
-        for name, values in axes.items():
+                what = f"{option}: expected a list of values, not {values!r}"
+                raise InputError(what)
             if name not in FIELDS and not name.startswith("set "):
                 raise InputError(f"unknown option {name!r}{did_you_mean(name, FIELDS)}")
-            if not values:
-                raise InputError(f"{_flag(name)}: expected at least one value")
-            twice = next((each for each in values if values.count(each) > 1), None)
-            if twice is not None:
-                raise InputError(f"{_flag(name)}: {twice} is given twice")
-        named = dict(variants or {"": {}})
-        return cls(tuple(_points(options or {}, axes, named)))
+            axes[name] = list(values)
+            if not axes[name]:
+                raise InputError(f"{option}: expected at least one value")
+            twice = [each for each in axes[name] if axes[name].count(each) > 1]
+            if twice:
+                raise InputError(f"{option}: {twice[0]} is given twice")
+        points: list[Point] = []
+        named = variants or {"": {}}
+        for (variant, own), *values in product(named.items(), *axes.values()):
+            chosen = dict(zip(axes, values, strict=True))
+            varied = {VARIANT: variant} if variant else {}
+            varied |= {name: each for name, each in chosen.items() if len(axes[name]) > 1}  # fmt: skip
+            try:
+                made = _absolute(Options(**_merged(options or {}, own, chosen)))
+            except InputError as error:
+                where = f"{label_of(varied)}: " if varied else ""
+                raise InputError(f"{where}{error.what}", hint=error.hint) from None
+            points.append(Point(len(points), made, varied))
+        return cls(tuple(points))
 
     @property
     def varied(self) -> tuple[str, ...]:
@@ -113,25 +124,6 @@ class Plan:
         return tuple(
             dict.fromkeys(name for point in self.points for name in point.varied)
         )
-
-
-def _points(
-    options: Mapping[str, Any],
-    axes: Mapping[str, list[Any]],
-    variants: Mapping[str, Mapping[str, Any]],
-) -> Iterator[Point]:
-    combinations = itertools.product(variants.items(), *axes.values())
-    for index, ((variant, own), *values) in enumerate(combinations):
-        chosen = dict(zip(axes, values, strict=True))
-        varied = {VARIANT: variant} if variant else {}
-        varied |= {name: value for name, value in chosen.items() if len(axes[name]) > 1}
-        try:
-            yield Point(
-                index, _absolute(Options(**_merged(options, own, chosen))), varied
-            )
-        except InputError as error:
-            where = f"{label_of(varied)}: " if varied else ""
-            raise InputError(f"{where}{error.what}", hint=error.hint) from None
 
 
 def _merged(*stated: Mapping[str, Any]) -> dict[str, Any]:
@@ -162,10 +154,6 @@ def _absolute(options: Options) -> Options:
         elif value is not None and (name != "cluster" or Path(value).is_file()):
             given[name] = str(Path(value).absolute())
     return Options(**given)
-
-
-def _flag(name: str) -> str:
-    return f"${name}" if name in FIELDS else f"--{name}"
 
 
 def key_of(options: Options, files: Files) -> str:
@@ -211,30 +199,23 @@ class Study:
 
     def summary(self, key: str) -> dict[str, Any] | None:
         """The summary of a finished run; None if there is none, or if the run is partial."""
-        content = read_json(self.run(key) / SUMMARY)
-        metrics = None if content is None else content.get("metrics")
-        if (
-            not isinstance(metrics, dict)
-            or metrics.get("interrupted")
-            or "policy_error" in metrics
-        ):
-            return None
-        return content
+        content = read_json(self.run(key) / SUMMARY) or {}
+        metrics = content.get("metrics") or {"interrupted": True}
+        partial = metrics.get("interrupted") or "policy_error" in metrics
+        return None if partial else content
 
     def failure(self, key: str) -> str | None:
         """Why a run failed in its last attempt."""
         content = read_json(self.folder / FAILED / f"{key}.json")
         return None if content is None else str(content.get("error"))
 
-    def record_failure(self, key: str, error: str) -> None:
-        """Record why a run failed."""
-        write_whole(
-            self.folder / FAILED / f"{key}.json", json.dumps({"error": error}) + "\n"
-        )
-
-    def forget_failure(self, key: str) -> None:
-        """Remove the record of a failure, before or after another attempt."""
-        (self.folder / FAILED / f"{key}.json").unlink(missing_ok=True)
+    def record(self, key: str, error: str | None) -> None:
+        """Record why a run failed; or None, that it did not."""
+        file = self.folder / FAILED / f"{key}.json"
+        if error is None:
+            file.unlink(missing_ok=True)
+        else:
+            write_whole(file, json.dumps({"error": error}) + "\n")
 
     def keep(self, what: str, value: Any, write: Callable[[Any, Path], object]) -> Path:
         """Write an input that is in memory into the study, in a folder named by its content."""
@@ -305,17 +286,26 @@ class Study:
 
         One row per point, in order. A metric with the name of an option is called `metric.NAME`.
         """
-        rows = [
-            self._row(point, key) for point, key in zip(plan.points, keys, strict=True)
-        ]
-        metrics = sorted({name for _, found in rows for name in found})
-        frame = pd.DataFrame(
-            [
-                {**row, **{name: found.get(name) for name in metrics}}
-                for row, found in rows
-            ]
-        )
-        return frame.infer_objects()
+        rows, metrics = [], []
+        for point, key in zip(plan.points, keys, strict=True):
+            summary = self.summary(key)
+            error = None if summary is not None else self.failure(key)
+            status = MISSING if error is None else FAILURE
+            if summary is not None:
+                status = DONE
+            row = {"index": point.index, "key": key, "status": status, "error": error}
+            options = point.options.flat()
+            # Varied, but no options: the name of a variant, and constants of a policy.
+            row |= {n: each for n, each in point.varied.items() if n not in options}
+            for name, value in options.items():
+                is_list = isinstance(value, tuple)
+                row[name] = json.dumps(plain(value)) if is_list else value
+            rows.append(row)
+            metrics.append(dict(flat({} if summary is None else summary["metrics"])))
+        frame, figures = pd.DataFrame(rows), pd.DataFrame(metrics)
+        figures = figures.rename(columns={name: f"metric.{name}" for name in frame})
+        whole = pd.concat([frame, figures.sort_index(axis=1)], axis=1)
+        return whole.infer_objects()
 
     def collect(self, plan: Plan, keys: Sequence[str]) -> pd.DataFrame:
         """Write the frame to results.parquet, and return it."""
@@ -323,29 +313,6 @@ class Study:
         with drafted(self.folder / RESULTS) as draft:
             write_parquet(frame, draft)
         return frame
-
-    def _row(self, point: Point, key: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        summary, error = self.summary(key), None
-        if summary is None:
-            error = self.failure(key)
-        status = DONE if summary is not None else MISSING if error is None else FAILURE
-        row = {"index": point.index, "key": key, "status": status, "error": error}
-        row |= {
-            name: json.dumps(plain(value)) if isinstance(value, tuple) else value
-            for name, value in point.options.flat().items()
-        }
-        if "variant" in point.varied:
-            row["variant"] = point.varied["variant"]
-        row |= {
-            name: value
-            for name, value in point.varied.items()
-            if name.startswith("set ")
-        }
-        metrics = {} if summary is None else dict(flat(summary["metrics"]))
-        return row, {
-            f"metric.{name}" if name in row else name: value
-            for name, value in metrics.items()
-        }
 
 
 def flat(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -376,3 +343,80 @@ def write_whole(path: Path, text: str) -> None:
     """
     with drafted(path) as draft:
         draft.write_text(text, encoding="utf-8")
+
+
+def best(
+    frame: pd.DataFrame,
+    varied: Sequence[str],
+    metric: str = "U",
+    by: Sequence[str] = (),
+) -> pd.DataFrame:
+    """Say which values are best, over all other options that vary.
+
+    Parameters
+    ----------
+    frame, varied
+        Results of a sweep, and the names of its varied options.
+    metric
+        The figure to compare (`bft.replay.results.figures`).
+    by
+        Options whose combinations of values are the rows; by default all varied options except seeds.
+
+    Returns
+    -------
+    DataFrame
+        Best first: the values; `points`; `mean`, `low` and `high` of the metric over them (the spread); `wins`, the
+        number of settings of all other options in which no other row was better.
+
+    Raises
+    ------
+    InputError
+        When there is no such metric, or an option does not vary.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> results = {"status": ["done"] * 4, "tfwd_s": [10, 10, 60, 60], "seed": [0, 1, 0, 1], "U": [0.6, 0.7, 0.8, 0.7]}
+    >>> best(pd.DataFrame(results), ["tfwd_s", "seed"])[["tfwd_s", "points", "mean", "wins"]].round(2).values.tolist()
+    [[60.0, 2.0, 0.75, 2.0], [10.0, 2.0, 0.65, 1.0]]
+    """
+    done = frame[frame["status"] == "done"]
+    known = [name for name in FIGURES if name in done and done[name].notna().any()]
+    if metric not in known:
+        why = f"no point has a {metric}"
+        if metric not in FIGURES:
+            why = f"no metric {metric!r}{did_you_mean(metric, known)}"
+        raise InputError(f"--best: {why}; there are {', '.join(known)}")
+    for name in by:
+        if name not in varied:
+            raise InputError(
+                f"--by: the sweep does not vary {name!r}; it varies {', '.join(varied) or 'nothing'}"
+            )
+    chosen = list(by) or [name for name in varied if name != "seed"] or list(varied)
+    if not chosen:
+        raise InputError("the sweep has one point: nothing was varied")
+    less = not FIGURES[metric].more
+    others = [name for name in varied if name not in chosen]
+    valued = done[done[metric].notna()]
+    table = valued.groupby(chosen, sort=False, dropna=False)[metric].agg(
+        points="count", mean="mean", low="min", high="max"
+    )
+    by_all = valued.groupby([*chosen, *others], sort=False, dropna=False)[metric]
+    means = by_all.mean().reset_index()
+    alike = means.groupby(others or (lambda _: 0), dropna=False)[metric]
+    means["won"] = means[metric] == alike.transform("min" if less else "max")
+    wins = means.groupby(chosen, sort=False, dropna=False)["won"].sum()
+    told = pd.DataFrame(table).assign(wins=wins.to_numpy()).reset_index()
+    return told.sort_values("mean", ascending=less, kind="stable", ignore_index=True)
+
+
+def option_named(text: str, varied: Sequence[str]) -> str:
+    """The flat name of an option, from its name on the command line or its flat name: `Tfwd`, `-maxJ`, `max_jobs`."""
+    flags = {
+        flag.lstrip("-").lower(): name
+        for name, each in FIELDS.items()
+        for flag in each.flags
+    }
+    known = {**flags, **{name.lower(): name for name in (*FIELDS, *varied, VARIANT)}}
+    key = text.lstrip("-").lower()
+    return known.get(key) or known.get(key.replace("-", "_")) or text

@@ -6,9 +6,9 @@
 
   const grouped = (value, digits) => value.toLocaleString("en-US", {minimumFractionDigits: digits, maximumFractionDigits: digits});
   const digits = (value) => Math.abs(value) >= 999.5 ? grouped(value, 0) : String(Number(value.toPrecision(3)));
-  const forms = {number: digits, share: (value) => `${grouped(100 * value, 1)}%`, percent: (value) => `${grouped(100 * value, 2)}%`, money: (value) => grouped(value, 0)};
+  const forms = {number: digits, share: (value) => `${digits(100 * value)}%`, money: (value) => grouped(value, 0)};
 
-  // As _Replayed.priced in bft/replay/studies/evaluation.py.
+  // As _priced in bft/replay/report/evaluation.py.
   function priced(curve, seconds, hostPrice, kwhPrice) {
     let delayed = 0, nodes = 0, ago = 0, nodesAgo = 0;
     for (const [second, starts, ...sums] of curve.ago) {

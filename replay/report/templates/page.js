@@ -15,13 +15,11 @@
     const styles = getComputedStyle(root);
     const [ink, soft, grid] = light ? ["#1c2530", "#55616f", "#e3e8ee"] : ["--ink", "--soft", "--grid"].map((name) => styles.getPropertyValue(name).trim());
     for (const figure of figures.values()) {
-      for (const {name, glyph} of figure.renderers) if (name === "ink") glyph.text_color = {value: ink};
       for (const part of [...figure.left, ...figure.below, ...figure.right, ...figure.center]) {
         if (part.type.endsWith("Axis"))
           part.setv({axis_label_text_color: ink, major_label_text_color: soft, axis_line_color: soft,
             major_tick_line_color: part.major_tick_line_color === null ? null : soft, minor_tick_line_color: null});
         else if (part.type === "Grid") part.setv({grid_line_color: grid});
-        else if (part.type === "ColorBar") part.setv({major_label_text_color: soft, title_text_color: ink});
       }
     }
   }

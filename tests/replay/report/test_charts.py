@@ -6,6 +6,7 @@ import builtins
 import json
 import re
 import shutil
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -20,27 +21,27 @@ from hypothesis import strategies as st
 from bft.replay import always_idle
 from bft.replay.cli.main import run
 from bft.replay.report import charts_of, plotted
-from bft.replay.report.chart import Bars, Curves, Heat, cumulative
-from bft.replay.report.over_time import held_over_time
+from bft.replay.report.chart import Bars, Curves, Heat, distribution, held_over_time
 from bft.replay.report.trace_charts import by_hour
-from bft.replay.studies.run_files import RunFiles, changes_of
+from bft.replay.studies.run_files import changes_of, read_run
 from bft.replay.trace.trace_files import read_trace
 from bft.replay.trace.trace_statistics import length_histogram
 
 HOSTILE = "</script><img src=x onerror=alert(1)>$$\\alpha$$ {{x}} @y <!--"
+Page = Callable[..., str]
+Told = Callable[..., str]
+Ran = Callable[..., Path]
 
 
-def ran(
-    folder: Path,
-    name: str = "run",
-    policy: str = "milp",
-    jobs: int = 3,
-    pmax: float = 5e4,
-) -> Path:
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose jobs, users and nodes have names that would act in a page; equal-share's lies beside it."""
+    folder = tmp_path_factory.mktemp("charts")
+    curve = {"Ns": [0, 1, 4], "Ps": [0, 10, 38], "Os": [0, 10, 38]}
     rows = [
-        {"name": f"{HOSTILE}{k}", "Jmin": 1, "Jmax": 4, "Pmax": pmax, "Tsub": f"2021-02-10T00:{k:02}:00Z", "Tcup": 6,
-         "Tcdw": 3, "Ns": [0, 1, 4], "Ps": [0, 10, 38], "Os": [0, 10, 38], "user": f"u{k % 2}{HOSTILE}", "model": "m"}
-        for k in range(jobs)
+        {"name": f"{HOSTILE}{k}", "Jmin": 1, "Jmax": 4, "Pmax": 5e4, "Tsub": f"2021-02-10T00:{k:02}:00Z", "Tcup": 6,
+         "Tcdw": 3, **curve, "user": f"u{k % 2}{HOSTILE}", "model": "m"}
+        for k in range(3)
     ]  # fmt: skip
     (folder / "jobs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (folder / "trace.csv").write_text(
@@ -49,177 +50,96 @@ def ran(
         + f"2021-02-10T00:10:00Z,n0{HOSTILE},0\n2021-02-10T00:20:00Z,n0{HOSTILE},1\n"
         + f"2021-02-10T03:00:00Z,n1{HOSTILE},0\n"
     )
-    inputs = [
-        "-ndmap",
-        str(folder / "trace.csv"),
-        "--jobs",
-        str(folder / "jobs.jsonl"),
-        "--backend",
-        "exact",
-    ]
-    assert (
-        run(
-            [
-                *inputs,
-                "--policy",
-                policy,
-                "--out",
-                str(folder / name),
-                "-print",
-                "0",
-            ]
-        )
-        == 0
-    )
-    return folder / name
+    inputs = ["-ndmap", str(folder / "trace.csv"), "--jobs", str(folder / "jobs.jsonl")]
+    for name, policy in (("run", "milp"), ("other", "equal-share")):
+        more = ["--backend", "exact", "--policy", policy, "--out", str(folder / name)]
+        assert run([*inputs, *more, "-print", "0"]) == 0
+    return folder / "run"
 
 
-@pytest.fixture(scope="module")
-def hostile(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return ran(tmp_path_factory.mktemp("charts"))
+def outside(text: str) -> str:
+    """A page without its scripts."""
+    return re.sub(r"<script.*?</script>", "", text, flags=re.DOTALL)
 
 
-@pytest.fixture(scope="module")
-def page(hostile: Path) -> str:
-    assert run(["report", str(hostile)]) == 0
-    return hostile.with_name("run.html").read_text("utf-8")
+def opening(text: str) -> str:
+    """The first sentences of a page."""
+    found = re.search(r'<p class="opening">([^<]+)</p>', text)
+    assert found is not None
+    return found[1]
 
 
 def test_the_same_run_gives_the_same_bytes_also_within_a_process(
-    hostile: Path, page: str, tmp_path: Path
+    hostile: Path, page: Page
 ) -> None:
-    assert run(["report", str(hostile), "-o", str(tmp_path / "again.html")]) == 0
-    assert (tmp_path / "again.html").read_text("utf-8") == page
+    assert page(hostile) == page(hostile)
 
 
-def test_holders_read_in_blocks_are_those_of_the_whole(
+def test_the_longest_holdings_are_kept_and_all_are_counted(
     hostile: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = RunFiles.read(hostile).held
     frame = pd.read_parquet(hostile / "allocations.parquet")
     length = (frame["end"] - frame["start"]).to_numpy().astype(np.int64)
     many = (frame["last_unit"] - frame["first_unit"] + 1).to_numpy()
     by_job = pd.Series(length * many).groupby(frame["job"].to_numpy()).sum()
-    assert dict(zip(whole.names, whole.unit_ns.tolist(), strict=True)) == {
-        **dict.fromkeys(whole.names, 0.0),
-        **by_job.to_dict(),
-    }
-    for rows, most in ((1, 10**6), (3, 5)):
-        monkeypatch.setattr("bft.models.tables.ROW_GROUP", rows)
-        monkeypatch.setattr("bft.replay.studies.run_files.MAX_SPANS", most)
-        held = RunFiles.read(hostile).held
-        assert (held.names, held.nodes) == (whole.names, whole.nodes)
-        np.testing.assert_array_equal(held.unit_ns, whole.unit_ns)
-        pd.testing.assert_series_equal(held.changes, whole.changes)
-        longest = np.sort(np.argsort(-length, kind="stable")[:most])
-        assert held.longest["first"].tolist() == frame["first_unit"][longest].tolist()
-        starts = frame["start"].astype("int64")[longest]
-        assert held.longest["begin"].tolist() == starts.tolist()
+    monkeypatch.setattr("bft.replay.studies.run_files.MAX_SPANS", 5)
+    held = read_run(hostile).held
+    counted = dict(zip(held.names, held.unit_ns.tolist(), strict=True))
+    assert counted == dict.fromkeys(held.names, 0.0) | by_job.to_dict()
+    longest = np.sort(np.argsort(-length, kind="stable")[:5])
+    assert held.longest["first"].tolist() == frame["first_unit"][longest].tolist()
+    starts = frame["start"].astype("int64")[longest]
+    assert held.longest["begin"].tolist() == starts.tolist()
 
 
-def test_names_of_jobs_nodes_and_users_are_no_markup(page: str) -> None:
-    """What is no script of ours holds no bracket that a name brought along."""
-    assert page.count("</script>") == page.count("<script")
-    outside = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
-    assert "<img" not in outside
-    assert "<!--" not in outside
-    assert "&lt;/script&gt;&lt;img" in outside
-    for content in re.findall(
-        r'<script type="application/json"[^>]*>(.*?)</script>', page, flags=re.DOTALL
-    ):
+def test_names_of_jobs_nodes_and_users_are_no_markup(hostile: Path, page: Page) -> None:
+    """What is no script of ours holds no bracket that a name brought along; and no path leaves the machine."""
+    text = page(hostile, "--title", "Blue <Whale>")
+    assert text.count("</script>") == text.count("<script")
+    seen = outside(text)
+    assert not [part for part in ("<img", "<!--") if part in seen]
+    assert "&lt;/script&gt;&lt;img" in seen
+    assert "of the idle nodes of Blue &lt;Whale&gt;</h1>" in seen
+    data = re.findall(r'<script type="application/json"[^>]*>(.*?)</script>', text, flags=re.DOTALL)  # fmt: skip
+    assert data
+    for content in data:
         assert "<" not in content
         json.loads(content)
-
-
-def test_what_a_page_says_of_its_origin_is_no_path(page: str, hostile: Path) -> None:
-    assert str(hostile.parent) not in page
-    assert "trace.csv" in page
-
-
-def test_a_custom_title(hostile: Path, tmp_path: Path) -> None:
-    assert (
-        run(
-            [
-                "report",
-                str(hostile),
-                "-o",
-                str(tmp_path / "p.html"),
-                "--title",
-                "Blue <Whale>",
-            ]
-        )
-        == 0
-    )
-    assert (
-        "<h1>What training jobs get out of the idle nodes of Blue &lt;Whale&gt;</h1>"
-        in ((tmp_path / "p.html").read_text("utf-8"))
-    )
-
-
-def test_every_chart_has_its_numbers_as_a_table_and_a_place_in_the_page(
-    hostile: Path, page: str
-) -> None:
-    charts = charts_of([hostile])
-    assert len({chart.key for chart in charts}) == len(charts)
-    assert {
-        "idle",
-        "held",
-        "fragments",
-        "progress",
-        "times",
-        "by-user",
-    } <= {chart.key for chart in charts}
-    for chart in charts:
-        assert len(chart.table)
-        assert f'<section id="{chart.key}">' in page
-        assert f'id="data-{chart.key}"' in page
+    assert str(hostile.parent) not in text
+    assert "trace.csv" in text
 
 
 def test_four_charts_are_shown_and_the_others_are_a_click_away(
-    hostile: Path, page: str, tmp_path: Path
+    hostile: Path, page: Page
 ) -> None:
-    keys = [chart.key for chart in charts_of([hostile])]
-    assert keys[:4] == ["idle", "held", "progress", "fragments"]
-    shown, more = page.split('<details class="more">')
-    for number, key in enumerate(keys):
-        assert f'<section id="{key}">' in (shown if number < 4 else more)
-    assert f"<summary>{len(keys) - 4} more charts</summary>" in more
-    target = tmp_path / "all.html"
-    assert run(["report", str(hostile), "--all-charts", "-o", str(target)]) == 0
-    assert '<details class="more" open>' in target.read_text("utf-8")
-
-
-def test_a_page_without_scripts_points_to_the_tables(page: str) -> None:
-    outside = re.sub(r"<script.*?</script>", "", page, flags=re.DOTALL)
-    assert (
-        "<noscript><style>.figure, .help, .legend, #all-jobs { display: none }"
-        in outside
-    )
-    assert "the numbers stand in the tables" in outside
-    assert outside.count("Data of this chart") == outside.count('class="figure"')
+    """Each has a place in the page, and its numbers as a table, to which a page without scripts points."""
+    charts, text = charts_of([hostile]), page(hostile)
+    keys = [chart.key for chart in charts]
+    assert keys == ["idle", "held", "progress", "fragments", "times"]
+    shown, more = text.split('<details class="more">')
+    for number, chart in enumerate(charts):
+        assert len(chart.table)
+        assert f'<section id="{chart.key}">' in (shown if number < 4 else more)
+        assert f'id="data-{chart.key}"' in text
+    assert "<summary>1 more chart</summary>" in more
+    assert '<details class="more" open>' in page(hostile, "--all-charts")
+    seen = outside(text)
+    assert "<noscript><style>.figure, .help, .legend, #all-jobs { display: none }" in seen  # fmt: skip
+    assert "the numbers stand in the tables" in seen
+    assert seen.count("Data of this chart") == seen.count('class="figure"')
 
 
 def test_colours_of_units_are_models_and_idle_units_that_nobody_used_are_seen(
-    tmp_path: Path,
+    traced: Told, ran: Ran, page: Page
 ) -> None:
     """Job a, of model one, holds two of four nodes for an hour of two; b, of model two, one for half an hour."""
-    rest = {"Jmin": 1, "Tsub": "2021-02-10T00:00:00Z", "Tcup": 0, "Tcdw": 0}
     line = {"Ns": [0, 4], "Ps": [0, 4], "Os": [0, 4]}
+    traced("abcd", "00:00 1111", "01:00 1111")
     jobs = [
-        {"name": "a", "model": "one", "Jmax": 2, "Pmax": 7200.0, **rest, **line},
-        {"name": "b", "model": "two", "Jmax": 1, "Pmax": 1800.0, **rest, **line},
+        {"model": "one", "Jmax": 2, "Pmax": 7200.0, **line},
+        {"model": "two", "Pmax": 1800.0, **line},
     ]
-    (tmp_path / "jobs.jsonl").write_text("\n".join(map(json.dumps, jobs)) + "\n")
-    (tmp_path / "trace.csv").write_text(
-        "time,node,idle\n"
-        + "".join(f"2021-02-10T00:00:00Z,n{i},1\n" for i in range(4))
-        + "2021-02-10T01:00:00Z,n0,1\n"
-    )
-    inputs = ["-ndmap", str(tmp_path / "trace.csv"), "--no-u", "--backend", "exact"]
-    jobs_of = ["--jobs", str(tmp_path / "jobs.jsonl"), "--out", str(tmp_path / "run")]
-    assert run([*inputs, *jobs_of, "-Tfwd", "600"]) == 0
-    assert run(["report", str(tmp_path / "run")]) == 0
-    text = (tmp_path / "run.html").read_text("utf-8")
+    text = page(ran(jobs, "--no-u", "--backend", "exact", "-Tfwd", "600"))
     held = text.partition('<section id="held">')[2].partition("</section>")[0]
     names = re.findall(r"</i>([^<]+)</button>", held)
     assert names == ["one", "two", "idle, not used"]
@@ -230,19 +150,23 @@ def test_colours_of_units_are_models_and_idle_units_that_nobody_used_are_seen(
 
 
 @pytest.mark.parametrize("pmax", [5e4, 500.0])
-def test_areas_hold_the_unit_time_of_the_summary(tmp_path: Path, pmax: float) -> None:
+def test_areas_hold_the_unit_time_of_the_summary(
+    traced: Told, ran: Ran, pmax: float
+) -> None:
     """Also where jobs finish and nobody is in play: then no decision follows, which would be a row of the steps."""
-    folder = ran(tmp_path, pmax=pmax)
+    traced("abcd", "00:00 1111", "00:10 0111", "00:20 1111", "03:00 1011")
+    curve = {"Ns": [0, 1, 4], "Ps": [0, 10, 38], "Os": [0, 10, 38]}
+    job = {"Jmax": 4, "Pmax": pmax, "Tcup": 6, "Tcdw": 3, **curve}
+    folder = ran([job] * 3, "--backend", "exact")
     metrics = json.loads((folder / "summary.json").read_text())["metrics"]
-    areas = next(chart for chart in charts_of([folder]) if chart.key == "idle").drawing
-    assert isinstance(areas, Curves)
-    used = areas.curves[1]
+    chart = charts_of([folder])[0]
+    assert isinstance(chart.drawing, Curves)
+    used = chart.drawing.curves[1]
     # Each step is two points of the line.
     area = float((used.y[::2] * (used.x[1::2] - used.x[::2])).sum()) / 1000
     assert area == pytest.approx(metrics["used_unit_s"], rel=1e-6)
-    note = next(c for c in charts_of([folder]) if c.key == "idle").note
-    assert f"and {metrics['used_share']:.1%} of their time was given to jobs" in note
-    assert re.search(r"Means over \d+ (s|min);", note)
+    assert f"and {metrics['used_share']:.1%} of their time was given to jobs" in chart.note  # fmt: skip
+    assert re.search(r"Means over \d+ (s|min);", chart.note)
 
 
 @given(
@@ -283,12 +207,20 @@ def test_bins_of_lengths_hold_every_fragment(lengths: list[float]) -> None:
         assert row["count"] == inside.sum()
 
 
-@given(st.lists(st.floats(0.02, 1e5), min_size=1, max_size=300))
-def test_a_distribution_counts_the_values_up_to_each_point(values: list[float]) -> None:
-    curve = cumulative("x", pd.Series(values))
+@given(st.lists(st.floats(0.02, 1e5), min_size=1, max_size=300), st.integers(0, 50))
+def test_a_distribution_counts_the_values_up_to_each_point(
+    values: list[float], unknown: int
+) -> None:
+    """Shares are of all; those without a value are above every point."""
+    every = np.array([*values, *[np.inf] * unknown])
+    hours = pd.Series(every).replace(np.inf, np.nan)
+    chart = distribution("x", "", "", {"x": hours})
+    assert chart is not None
+    (curve,) = chart.drawing.curves
     for at, share in zip(curve.x, curve.y, strict=True):
-        assert np.mean(np.array(values) <= at) >= share - 1e-9
-        assert np.mean(np.array(values) < at) <= share + 1e-9
+        assert np.mean(every <= at) >= share - 1e-9
+        assert np.mean(every < at) <= share + 1e-9
+    assert curve.y[-1] == pytest.approx(len(values) / len(every))
 
 
 def test_hours_and_weekdays_are_those_of_the_calendar() -> None:
@@ -310,8 +242,7 @@ def test_hours_are_those_of_the_site(tmp_path: Path) -> None:
     ]  # fmt: skip
     path = tmp_path / "t.csv"
     path.write_text(f"time,node,idle\n{''.join(rows)}2021-02-12T09:00:00Z,n0,0\n")
-    trace = replace(read_trace(path), zone="Asia/Kathmandu")
-    chart = by_hour(trace)
+    chart = by_hour(replace(read_trace(path), zone="Asia/Kathmandu"))
     assert chart is not None
     assert isinstance(chart.drawing, Heat)
     assert chart.drawing.x.label == "hour of the day, Asia/Kathmandu"
@@ -321,78 +252,62 @@ def test_hours_are_those_of_the_site(tmp_path: Path) -> None:
     assert "Most are idle on Wed at 08:00 (5.0)" in chart.note
 
 
-def test_several_runs_are_compared(hostile: Path, tmp_path: Path) -> None:
-    other = ran(tmp_path, "other", "equal-share")
-    assert (
-        run(["report", str(hostile), str(other), "-o", str(tmp_path / "p.html")]) == 0
-    )
+def test_several_runs_are_compared(hostile: Path, page: Page, here: Path) -> None:
+    other = hostile.with_name("other")
     charts = charts_of([hostile, other])
-    assert [chart.key for chart in charts[:3]] == [
-        "compared",
-        "compared-means",
-        "compared-times",
-    ]
+    assert [chart.key for chart in charts] == ["compared", "compared-means", "compared-times"]  # fmt: skip
     outcomes = [
         json.loads((folder / "summary.json").read_text())["metrics"]["outcome"]
         for folder in (hostile, other)
     ]
     assert isinstance(charts[0].drawing, Bars)
-    table = charts[0].table
-    assert table["outcome"].tolist() == outcomes
-    assert table["variant"].tolist() == ["milp", "equal-share"]
-    opening = re.search(r'class="opening">([^<]+)<', (tmp_path / "p.html").read_text())
-    assert opening is not None
+    assert charts[0].table["outcome"].tolist() == outcomes
+    assert charts[0].table["variant"].tolist() == ["milp", "equal-share"]
     assert outcomes[0] == outcomes[1]
-    assert opening[1].startswith("All trained as much; jobs took least time under ")
-    assert "your 4 nodes were idle for" in opening[1]
-    cut = tmp_path / "cut"
-    shutil.copytree(other, cut)
-    summary = json.loads((cut / "summary.json").read_text())
+    said = opening(page(hostile, other))
+    assert said.startswith("All trained as much; jobs took least time under ")
+    assert "your 4 nodes were idle for" in said
+    shutil.copytree(other, "cut")
+    summary = json.loads(Path("cut/summary.json").read_text())
     summary["metrics"]["interrupted"] = True
-    (cut / "summary.json").write_text(json.dumps(summary))
-    assert run(["report", str(hostile), str(cut), "-o", str(tmp_path / "q.html")]) == 0
+    Path("cut/summary.json").write_text(json.dumps(summary))
     warning = "equal-share: The replay was interrupted: these are partial results."
-    page = (tmp_path / "q.html").read_text()
-    assert re.search(f"<strong>[^<]*{warning}</strong>", page)
+    assert re.search(f"<strong>[^<]*{warning}</strong>", page(hostile, "cut"))
 
 
 def test_a_sweep_is_a_map_over_what_it_varied(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    here: Path, page: Page, told: Told
 ) -> None:
     points = [
         {"tfwd_s": tfwd, "max_jobs": jobs, "seed": seed, "outcome": 1e9 * (tfwd + 10 * jobs + seed), "U": None}
         for tfwd in (30.0, 120.0, 600.0) for jobs in (5, 10) for seed in (0, 1)
     ]  # fmt: skip
     points[0]["outcome"] = None  # failed
-    table = tmp_path / "results.parquet"
-    pd.DataFrame(points).to_parquet(table)
-    (chart,) = charts_of([table])
+    pd.DataFrame(points).to_parquet("swept.parquet")
+    (chart,) = charts_of([Path("swept.parquet")])
     assert isinstance(chart.drawing, Heat)
-    assert (chart.drawing.across, chart.drawing.down) == (
-        ("30", "120", "600"),
-        ("5", "10"),
-    )
-    expected = [[tfwd + 10 * jobs + 0.5 for tfwd in (30, 120, 600)] for jobs in (5, 10)]
-    expected[0][0] += 0.5  # only the second seed is there
+    assert chart.drawing.across == ("30", "120", "600")
+    assert chart.drawing.down == ("5", "10")
+    expected = [[1e9 * (tfwd + 10 * jobs + 0.5) for tfwd in (30, 120, 600)] for jobs in (5, 10)]  # fmt: skip
+    expected[0][0] += 0.5e9  # only the second seed is there
     assert chart.drawing.values.tolist() == expected
     assert "Best: 700,500,000,000 samples at Tfwd 600, maxJ 10." in chart.note
     assert "The stronger a colour, the better." in chart.note
-    assert run(["report", str(table)]) == 0
-    assert "Which options suit idle nodes" in (tmp_path / "results.html").read_text(
-        "utf-8"
-    )
-    pd.DataFrame(points).assign(tfwd_s=1.0, max_jobs=1).to_parquet(table)
-    assert run(["report", str(table), "--force"]) == 2
-    assert "expected points that differ in an option" in capsys.readouterr().err
-    pd.DataFrame({"a": [1]}).to_parquet(table)
-    assert run(["report", str(table), "--force"]) == 2
-    assert (
-        "is neither a run directory nor a table of a sweep" in capsys.readouterr().err
-    )
+    # The strongest and the weakest of the colours are those of the largest and the smallest number.
+    shades = [each for row in chart.drawing.shades for each in row]
+    assert (shades[0][-2:], shades[-1][-2:]) == ("1a", "b2")
+    assert "Which options suit idle nodes" in page("swept.parquet")
+    one = pd.DataFrame(points).assign(tfwd_s=1.0, max_jobs=1)
+    for frame, said in (
+        (one, "expected points that differ in an option"),
+        (pd.DataFrame({"a": [1]}), "is neither a run directory nor a table of a sweep"),
+    ):
+        frame.to_parquet("swept.parquet")
+        told("report swept.parquet --force", said, code=2)
 
 
 def test_the_page_of_a_sweep_begins_with_the_answer_and_has_numbers_in_its_cells(
-    tmp_path: Path,
+    here: Path, page: Page
 ) -> None:
     """All jobs in play do 6 % more; the window changes next to nothing, and a point of it failed."""
     points = [
@@ -401,134 +316,92 @@ def test_the_page_of_a_sweep_begins_with_the_answer_and_has_numbers_in_its_cells
         for tfwd in (30.0, 120.0, 600.0) for jobs in (0, 5, 10)
     ]  # fmt: skip
     points[-1]["outcome"] = None
-    table = tmp_path / "results.parquet"
-    pd.DataFrame(points).to_parquet(table)
-    argv = ["report", str(table), "-o", str(tmp_path / "sweep.html")]
-    assert run(argv) == 0
-    text = (tmp_path / "sweep.html").read_text("utf-8")
-    opening = re.search(r'<p class="opening">([^<]+)</p>', text)
-    assert opening is not None
-    assert opening[1] == (
+    pd.DataFrame(points).to_parquet("swept.parquet")
+    text = page("swept.parquet")
+    assert opening(text) == (
         "All jobs in play: +6.1% samples over maxJ 10; Tfwd hardly matters (at most 0.1% of the outcome)."
     )
-    drawings = {chart.key: chart.drawing for chart in charts_of([table])}
-    outcome, times = drawings["sweep-outcome"], drawings["sweep-jct_s-mean"]
+    assert len(text) < 100_000  # nothing is to zoom, so Bokeh is not in it
+    outcome, times = (chart.drawing for chart in charts_of([Path("swept.parquet")]))
     assert isinstance(outcome, Heat)
     assert isinstance(times, Heat)
-    assert outcome.down == ("5", "10", "no limit")
-    assert outcome.values[0] == pytest.approx([99.953, 99.962, 100.01])
+    assert outcome.down == ("5", "10", "all jobs in play")
+    assert outcome.values[0] == pytest.approx([99.953e9, 99.962e9, 100.01e9])
+    assert ">99,953,000,000</td>" in text
     assert times.less_is_better
 
 
 def test_where_all_is_trained_a_sweep_answers_by_the_times_of_jobs(
-    tmp_path: Path,
+    here: Path, page: Page
 ) -> None:
     """All jobs finish at each window, but the mean completion goes from 10.7 to 13.1 h."""
     points = [
         {"tfwd_s": tfwd, "max_jobs": 0, "outcome": 1e9, "jct_s.mean": jct_s, "jct_to_end_mean_s": jct_s}
         for tfwd, jct_s in ((10.0, 38_520.0), (60.0, 47_160.0), (300.0, 40_000.0))
     ]  # fmt: skip
-    table = tmp_path / "results.parquet"
-    pd.DataFrame(points).to_parquet(table)
-    assert run(["report", str(table), "-o", str(tmp_path / "sweep.html")]) == 0
-    text = (tmp_path / "sweep.html").read_text("utf-8")
+    pd.DataFrame(points).to_parquet("swept.parquet")
     answer = "Tfwd 10: as much is trained, but jobs take 10.7 h on average, not 13.1 h"
-    assert f"{answer} as with Tfwd 60." in text
+    assert f"{answer} as with Tfwd 60." in page("swept.parquet")
 
 
 def test_figures_for_a_paper_have_titles_and_say_of_what_hours_are(
     hostile: Path,
 ) -> None:
-    for chart in charts_of([hostile]):
+    runs = [hostile, hostile.with_name("other")]
+    for chart in (*charts_of(runs[:1]), *charts_of(runs)):
         figure = plotted([chart], chart.key)
         assert figure.get_suptitle() == chart.title.replace("$", r"\$")
-        labels = {axes.get_xlabel() for axes in figure.axes}
-        assert "hours" not in labels
+        assert "hours" not in {axes.get_xlabel() for axes in figure.axes}
         figure.canvas.draw()
         for axes in figure.axes:
             boxes = [tick.get_window_extent() for tick in axes.get_xticklabels() if tick.get_text()]  # fmt: skip
             assert all(a.x1 <= b.x0 for a, b in pairwise(boxes)), chart.key
 
 
-def test_a_figure_is_no_folder(
-    hostile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_what_is_no_folder_and_no_run_is_named(
+    hostile: Path, here: Path, told: Told
 ) -> None:
-    assert run(["report", str(hostile), "--pdf", str(tmp_path / "fig.pdf")]) == 2
-    assert "is a file, expected a folder" in capsys.readouterr().err
-    assert not (tmp_path / "fig.pdf").exists()
+    told(f"report {hostile} --pdf fig.pdf", "is a file, expected a folder", code=2)
+    assert not Path("fig.pdf").exists()
+    shutil.copytree(hostile, "mine-itrOut")
+    told("report mine", "there is mine-itrOut", code=2)
 
 
-def test_a_run_that_is_called_without_its_ending_is_named(
-    hostile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_the_page_says_why_idle_time_was_not_used(
+    traced: Told, ran: Ran, page: Page
 ) -> None:
-    shutil.copytree(hostile, tmp_path / "mine-itrOut")
-    assert run(["report", str(tmp_path / "mine")]) == 2
-    assert f"there is {tmp_path / 'mine-itrOut'}" in capsys.readouterr().err
-
-
-def test_the_page_says_why_idle_time_was_not_used(tmp_path: Path) -> None:
     """Two nodes for two hours: one job on one node for an hour, and nobody for the next."""
-    (tmp_path / "trace.csv").write_text(
-        "time,a,b\n2021-02-10T00:00:00Z,1,1\n2021-02-10T02:00:00Z,1,1\n"
-    )
-    job = {
-        "name": "j",
-        "Jmin": 1,
-        "Jmax": 1,
-        "Pmax": 3600.0,
-        "Tsub": "2021-02-10T00:00:00Z",
-        "Tcup": 0,
-        "Tcdw": 0,
-    }
-    late = {**job, "name": "k", "Pmax": 1.0, "Tsub": "2021-02-10T01:59:00Z"}
-    rows = [
-        json.dumps({**each, "Ns": [0, 1], "Ps": [0, 1], "Os": [0, 1]})
-        for each in (job, late)
-    ]
-    (tmp_path / "jobs.jsonl").write_text("\n".join(rows) + "\n")
-    inputs = [
-        "-ndmap",
-        str(tmp_path / "trace.csv"),
-        "--jobs",
-        str(tmp_path / "jobs.jsonl"),
-        "--no-u",
-    ]
-    assert run([*inputs, "--policy", "fifo", "--out", str(tmp_path / "run")]) == 0
-    note = charts_of([tmp_path / "run"])[0].note
+    traced("ab", "00:00 11", "02:00 11")
+    jobs = [{"Pmax": 3600.0}, {"Pmax": 1.0, "Tsub": "2021-02-10T01:59:00Z"}]
+    text = page(ran(jobs, "--no-u", "--policy", "fifo"))
     # A node-hour was spare while j ran, and two of two nodes for 59 minutes after it.
-    assert "66% while no job was there; 34% while all jobs that were there ran" in note
-    assert run(["report", str(tmp_path / "run")]) == 0
-    assert "34% while all jobs that were there" in (tmp_path / "run.html").read_text()
+    why = "66% while no job was there; 34% while all jobs that were there ran"
+    assert text.count(why) == 2  # in the first sentences and with the chart
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["png", "svg", "pdf"])
-def test_figures_for_a_paper(hostile: Path, tmp_path: Path, form: str) -> None:
+@pytest.mark.parametrize(
+    ("form", "begin"), [("png", b"\x89PNG"), ("svg", b"<?xml"), ("pdf", b"%PDF")]
+)
+def test_figures_for_a_paper(
+    hostile: Path, here: Path, told: Told, form: str, begin: bytes
+) -> None:
     made = []
     for folder in ("a", "b"):
-        assert run(["report", str(hostile), f"--{form}", str(tmp_path / folder)]) == 0
-        made.append(
-            {path.name: path.read_bytes() for path in (tmp_path / folder).iterdir()}
-        )
+        told(f"report {hostile} --{form} {folder}")
+        made.append({path.name: path.read_bytes() for path in Path(folder).iterdir()})
     assert made[0] == made[1]
-    assert {Path(name).suffix for name in made[0]} == {f".{form}"}
-    assert {Path(name).stem for name in made[0]} == {
-        chart.key for chart in charts_of([hostile])
-    }
-    starts = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}
-    assert all(content.startswith(starts[form]) for content in made[0].values())
-    assert run(["report", str(hostile), f"--{form}", str(tmp_path / "a")]) == 2
-    assert (
-        run(["report", str(hostile), f"--{form}", str(tmp_path / "a"), "--force"]) == 0
-    )
+    assert made[0].keys() == {f"{chart.key}.{form}" for chart in charts_of([hostile])}
+    assert all(content.startswith(begin) for content in made[0].values())
+    told(f"report {hostile} --{form} a", code=2)
+    told(f"report {hostile} --{form} a --force")
 
 
 @pytest.mark.parametrize(
     ("package", "option"), [("bokeh", "-o page.html"), ("matplotlib", "--png pictures")]
 )
 def test_without_the_extra_the_command_that_installs_it_is_named(
-    hostile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, package: str,
-    option: str,
+    hostile: Path, here: Path, told: Told, monkeypatch: pytest.MonkeyPatch, package: str, option: str
 ) -> None:  # fmt: skip
     real = builtins.__import__
 
@@ -538,86 +411,37 @@ def test_without_the_extra_the_command_that_installs_it_is_named(
         return real(name, *rest, **more)
 
     monkeypatch.setattr(builtins, "__import__", without)
-    flag, target = option.split()
-    assert run(["report", str(hostile), flag, str(tmp_path / target)]) == 2
-    err = capsys.readouterr().err
-    assert f"needs the package {package}" in err
-    assert "pip install bokeh jinja2 matplotlib" in err
+    parts = f"needs the package {package}", "pip install bokeh jinja2 matplotlib"
+    told(f"report {hostile} {option}", *parts, code=2)
 
 
-def test_a_trace_alone_has_a_page(
-    hostile: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    trace = str(hostile.with_name("trace.csv"))
-    capsys.readouterr()
-    assert (
-        run(
-            [
-                "trace",
-                "info",
-                trace,
-                "--html",
-                str(tmp_path / "t.html"),
-                "--png",
-                str(tmp_path / "t"),
-            ]
-        )
-        == 0
-    )
-    assert capsys.readouterr().out.split() == [
-        str(tmp_path / "t.html"),
-        str(tmp_path / "t"),
-    ]
-    text = (tmp_path / "t.html").read_text("utf-8")
-    for key in ("idle", "fragments", "nodes"):
+def test_a_trace_alone_has_a_page(hostile: Path, here: Path, told: Told) -> None:
+    command = f"trace info {hostile.with_name('trace.csv')} --html t.html"
+    assert told(f"{command} --png t").split() == ["t.html", "t"]
+    text = Path("t.html").read_text("utf-8")
+    for key in ("idle", "fragments"):
         assert f'<section id="{key}">' in text
-        assert (tmp_path / "t" / f"{key}.png").exists()
-    assert "onerror" not in re.sub(
-        r"<script.*?</script>|&lt;img src=x onerror", "", text, flags=re.DOTALL
-    )
-    assert run(["trace", "info", trace, "--html", str(tmp_path / "t.html")]) == 2
-    assert "--force replaces it" in capsys.readouterr().err
+        assert Path("t", f"{key}.png").exists()
+    assert "onerror" not in outside(text).replace("&lt;img src=x onerror", "")
+    told(command, "--force replaces it", code=2)
 
 
 def test_the_page_of_a_trace_begins_with_its_headline_and_figures(
-    tmp_path: Path,
+    traced: Told, told: Told
 ) -> None:
     """Four nodes of five hours: one idle for two, one for a minute; the first is taken back."""
-    (tmp_path / "t.csv").write_text(
-        "time,a,b,c,d\n2021-02-10T00:00:00Z,1,0,0,0\n2021-02-10T02:00:00Z,0,0,0,0\n"
-        "2021-02-10T04:59:00Z,0,1,0,0\n2021-02-10T05:00:00Z,0,0,0,0\n"
-    )
-    argv = ["trace", "info", str(tmp_path / "t.csv"), "--html"]
-    assert run([*argv, str(tmp_path / "t.html")]) == 0
-    text = (tmp_path / "t.html").read_text("utf-8")
+    rows = ("00:00 1000", "02:00 0000", "04:59 0100", "05:00 0000")
+    told(f"trace info {traced('abcd', *rows)} --html t.html")
+    text = Path("t.html").read_text("utf-8")
     opening, figures, chart = (
         text.index(part) for part in ('class="opening"', 'id="figures"', 'id="idle"')
     )
     assert opening < figures < chart
-    headline = text[opening:figures]
-    assert (
-        "Your 4 nodes were idle for 10.1% of 5 h, which is worth 0.403 nodes."
-        in headline
-    )
-    assert "60 s to start on a node, 98.3% of the idle time is left" in headline
-    assert "If a node takes 120 s to return, training yields up to 30.2 node-hours" in headline  # fmt: skip
-
-
-def test_a_node_that_was_never_idle_leaves_a_page(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text(
-        "time,a,b\n2021-02-10T00:00:00Z,0,0\n2021-02-10T01:00:00Z,0,0\n"
-    )
-    assert (
-        run(
-            [
-                "trace",
-                "info",
-                str(tmp_path / "t.csv"),
-                "--html",
-                str(tmp_path / "t.html"),
-            ]
-        )
-        == 0
-    )
-    text = (tmp_path / "t.html").read_text("utf-8")
-    assert "Your 2 nodes were never idle in 1 h." in text
+    for said in (
+        "Your 4 nodes were idle for 10.1% of 5 h, which is worth 0.403 nodes.",
+        "60 s to start on a node, 98.3% of the idle time is left",
+        "If a node takes 120 s to return, training yields up to 30.2 node-hours",
+    ):
+        assert said in text[opening:figures]
+    told(f"trace info {traced('ab', '00:00 00', '01:00 00')} --html t.html --force")
+    assert "Your 2 nodes were never idle in 1 h." in Path("t.html").read_text("utf-8")

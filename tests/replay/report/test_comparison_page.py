@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -135,7 +136,25 @@ def test_a_page_of_several_runs_has_one_window_their_table_and_what_compares_the
     assert f"In {duration(last['duration_s'])} your 4 nodes" in page
     keys = [chart.key for chart in charts_of([Path("first"), Path("second")])]
     assert {key.split("-")[0] for key in keys} == {"compared"}
-    for title in ("of the bound", "JCT mean", "longest wait", "Finished (UTC)"):
+    for title in (
+        "of the bound",
+        "JCT mean",
+        "longest without units",
+        "Finished (UTC)",
+    ):
         assert title in page
     finish = pd.read_parquet("first/jobs.parquet")["finish"].dropna().iloc[0]
     assert f"{finish:%Y-%m-%d %H:%M}" in page
+
+
+def test_runs_in_which_nothing_is_trained_have_a_page(
+    traced: Callable[..., str], ran: Callable[..., Path], page: Callable[..., str]
+) -> None:
+    """A job needs two nodes, and one is idle."""
+    traced("ab", "00:00 00", "01:00 10", "02:00 10")
+    job = {"Jmin": 2, "Jmax": 2, "Pmax": 100.0, "Ns": [0, 2], "Ps": [0, 2], "Os": [0, 2]}  # fmt: skip
+    folders = [
+        ran([job], "--policy", policy, "--no-u", out=policy)
+        for policy in ("equal-share", "pollux")
+    ]
+    assert "All trained as much." in page(*folders)

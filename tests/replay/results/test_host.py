@@ -117,7 +117,7 @@ def test_of_a_trace_alone_figures_are_of_instants_and_at_least(
     used_s = summary["metrics"]["used_unit_s"]
     assert host["break_even_price"] * 60 == pytest.approx(used_s / 5)
     # What would be of starts is not there: shares, sizes, and a reserve that follows from these.
-    of_starts = {"starts", "delayed_share", "delay_s", "by_size", "start_nodes_p75"}
+    of_starts = {"starts", "delayed_share", "delay_s", "by_size"}
     assert not of_starts & host.keys()
     assert host["waiting_share_of_host"] is None
     assert "your own jobs would have waited at least 0 node-hours more (60 s for" in out
@@ -128,9 +128,6 @@ def test_of_a_trace_alone_figures_are_of_instants_and_at_least(
     assert "queues amplify: at loads of 0.6, 0.75 and 0.88 the users' mean wait" in out
     assert "the machine's own jobs are not known" in err
     assert "the node-time of host jobs is not known" in err
-    best = [*REPLAY, "--preset", "best", "--policy", "milp", "--backend", "exact"]
-    assert run(once([*best, *ASKED])) == 0
-    assert "suggests itself" not in capsys.readouterr().err
 
 
 def test_of_known_jobs_figures_are_of_starts(
@@ -337,31 +334,6 @@ def test_options_without_effect_are_said(capsys: pytest.CaptureFixture[str]) -> 
         "--return-time has no effect with --option compat=reference"
         in capsys.readouterr().err
     )
-
-
-def test_the_preset_suggests_a_reserve_only_where_a_return_time_is_stated(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    best = [
-        "-ndmap",
-        "known.parquet",
-        "--jobs",
-        "j.csv",
-        "--preset",
-        "best",
-        "--backend",
-        "exact",
-        "--no-u",
-        "--out",
-        "b",
-    ]
-    assert run([*best, "--force", *ASKED]) == 0
-    assert (
-        "--reserve 2 suggests itself" in capsys.readouterr().err
-    )  # of starts of 1, 1 and 2 nodes
-    for others in ([], [*ASKED, "--reserve", "1"]):
-        assert run([*best, "--force", *others]) == 0
-        assert "suggests itself" not in capsys.readouterr().err
 
 
 def test_the_page_has_sentence_section_tile_and_the_chart_of_who_waits() -> None:

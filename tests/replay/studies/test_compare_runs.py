@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +22,8 @@ from bft.replay.cli.main import run
 from bft.replay.studies.comparison import Difference, Interval, compared_runs
 from bft.replay.trace.trace_files import read_trace
 
+Told = Callable[..., str]
+
 
 @pytest.fixture
 def runs(files: list[str], capsys: pytest.CaptureFixture[str]) -> list[str]:
@@ -34,80 +38,65 @@ def runs(files: list[str], capsys: pytest.CaptureFixture[str]) -> list[str]:
 
 
 def test_runs_of_different_inputs_are_refused_by_name_of_what_differs(
-    runs: list[str], capsys: pytest.CaptureFixture[str]
+    runs: list[str], told: Told
 ) -> None:
-    assert run(["compare", "a", "c"]) == 2
-    said = capsys.readouterr().err
+    """Another part of the same trace is another input too."""
     digests = [
         json.loads(Path(folder, "summary.json").read_text())["inputs"]["digests_sha256"]
         for folder in ("a", "c")
     ]
-    assert "the runs have different inputs: --jobs (SHA-256 " in said
-    assert f"SHA-256 {digests[0]['jobs'][:12]} in " in said
-    assert f"SHA-256 {digests[1]['jobs'][:12]} in " in said
-    assert "number of jobs (8 in " in said
+    files = [f"SHA-256 {digest['jobs'][:12]} in " for digest in digests]
+    parts = ["the runs have different inputs: --jobs (SHA-256 ", *files, "number of jobs (8 in "]  # fmt: skip
+    said = told("compare a c", *parts, code=2)
     assert "--node-trace" not in said
     assert "-ndmap" not in said
-    assert run(["compare", "a", "c", "--different-inputs"]) == 0
-    found = capsys.readouterr()
-    assert "warning: the runs have different inputs: --jobs" in found.err
-    assert "srtf" in found.out
-
-
-def test_another_part_of_the_same_trace_is_another_input(
-    runs: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+    warning = "warning: the runs have different inputs: --jobs"
+    told("compare a c --different-inputs", warning, "srtf")
     assert run([*runs, "--policy", "fifo", "-nN", "3", "--out", "part"]) == 0
-    capsys.readouterr()
-    assert run(["compare", "b", "part"]) == 2
-    assert "-nN (none in " in capsys.readouterr().err
+    told("compare b part", "-nN (none in ", code=2)
 
 
 def test_runs_are_called_by_what_differs(
     runs: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["compare", "a", "b", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["runs"] == {"fifo": ["a"], "equal-share": ["b"]}
     assert run([*runs, "--policy", "fifo", "-maxJ", "1", "--out", "d"]) == 0
-    capsys.readouterr()
-    assert run(["compare", "a", "d", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert set(found["runs"]) == {"-maxJ 10", "-maxJ 1"}
+    for other, named in (
+        ("b", {"fifo": ["a"], "equal-share": ["b"]}),
+        ("d", {"-maxJ 10": ["a"], "-maxJ 1": ["d"]}),
+    ):
+        capsys.readouterr()
+        assert run(["compare", "a", other, "--json"]) == 0
+        assert json.loads(capsys.readouterr().out)["runs"] == named
 
 
 def test_options_of_replays_do_not_go_with_runs_that_are_done(
-    runs: list[str], capsys: pytest.CaptureFixture[str]
+    runs: list[str], told: Told
 ) -> None:
-    for stated in (["--policy", "milp"], ["--workers", "1"]):
-        assert run(["compare", "a", "b", *stated]) == 2
-        assert "RUN... are done" in capsys.readouterr().err
-    assert run(["compare", "a", "b", "--split", "size", "-q"]) == 0
-    capsys.readouterr()
-    assert run(["compare", "--different-inputs", "--policy", "fifo,srtf"]) == 2
-    assert "--different-inputs is for RUN..." in capsys.readouterr().err
+    for stated, said in (
+        ("a b --policy milp", "RUN... are done"),
+        ("a b --workers 1", "RUN... are done"),
+        ("--different-inputs --policy fifo,srtf", "--different-inputs is for RUN..."),
+        ("a", "name at least two run directories"),
+        ("a a", "is named twice"),
+        ("a trace.parquet", "is not a run directory"),
+    ):
+        told(f"compare {stated}", said, code=2)
+    told("compare a b --split size -q")
 
 
 @pytest.mark.parametrize(
     ("stated", "said"),
     [
-        (
-            ["--variant", "a: --policy fifo", "--variant", "a: --policy srtf"],
-            "two variants are called 'a'",
-        ),
-        (
-            ["--plan", "plan.toml", "--variant", "short: --policy srtf"],
-            "two variants are called 'short'",
-        ),
+        (["--variant", "a: --policy fifo", "--variant", "a: --policy srtf"], "two variants are called 'a'"),
+        (["--plan", "plan.toml", "--variant", "short: --policy srtf"], "two variants are called 'short'"),
         (["--policy", "fifo,srtf,fifo"], "--policy: fifo is given twice"),
     ],
-)
+)  # fmt: skip
 def test_two_variants_of_one_name_are_refused(
-    files: list[str], capsys: pytest.CaptureFixture[str], stated: list[str], said: str
+    files: list[str], told: Told, stated: list[str], said: str
 ) -> None:
     Path("plan.toml").write_text("[variants.short]\nTfwd = 10\n[variants.long]\n")
-    assert run(["compare", *files, "--workers", "0", *stated]) == 2
-    assert said in capsys.readouterr().err
+    told(shlex.join(["compare", *files, "--workers", "0", *stated]), said, code=2)
 
 
 def test_no_number_is_cut_on_a_terminal(
@@ -150,7 +139,7 @@ def test_few_jobs_are_listed_with_when_they_were_done(
             units = (held["end"] - held["start"]).dt.total_seconds() @ (
                 held["last_unit"] - held["first_unit"] + 1
             )
-            assert f"  {units / ran_s:.1f}  " in line
+            assert f"  {units / jct_s:.1f}  " in line
             assert duration(jct_s - ran_s) in line
         elif pd.isna(job["start"]):
             assert "not begun" in line
@@ -227,38 +216,28 @@ def test_no_star_on_u_where_variants_compare_with_others(
 
 
 def test_rigid_jobs_that_ask_for_more_than_is_idle_are_said_before_the_table(
-    runs: list[str], capsys: pytest.CaptureFixture[str]
+    runs: list[str], told: Told
 ) -> None:
     table = read_jobs("jobs.parquet")
-    wide = tuple(
-        replace(job, jreq=3 if place < 3 else 1) for place, job in enumerate(table)
-    )
+    wide = tuple(replace(job, jreq=3 if k < 3 else 1) for k, job in enumerate(table))
     write_jobs(JobTable(wide), "wide.parquet")
     files = once([*runs, "--jobs", "wide.parquet"])
     assert run([*files, "--policy", "fifo", "--out", "wide-fifo"]) == 0
     assert run([*files, "--policy", "equal-share", "--out", "wide-share"]) == 0
-    capsys.readouterr()
     steps = pd.read_parquet("wide-fifo/steps.parquet")
     seconds = steps["time"].diff().dt.total_seconds().shift(-1).fillna(0)
-    at_least = {
-        units: seconds[steps["idle"] >= units].sum() / seconds.sum()
-        for units in range(5)
-    }
-    usual = max(units for units, share in at_least.items() if share >= 0.5)
-    assert run(["compare", "wide-share", "wide-fifo"]) == 0
-    first = capsys.readouterr().out.splitlines()[0]
+    half = seconds.sum() / 2
+    usual = max(n for n in range(5) if seconds[steps["idle"] >= n].sum() >= half)
+    first = told("compare wide-share wide-fifo").splitlines()[0]
     assert first.startswith("fifo: 3 of 8 jobs run on 3 units (Jreq) or not at all")
     assert f"no more than {usual} are idle" in first
     # What it says to type lets no job ask for more than that.
     cap = f"--cap-units {usual}"
     assert f"{cap} lets no job ask for more" in first
     assert run([*files, "--policy", "fifo", *cap.split(), "--out", "capped"]) == 0
-    asked = pd.read_parquet("capped/jobs.parquet")["units_asked"]
-    assert asked.max() == usual
-    capsys.readouterr()
+    assert pd.read_parquet("capped/jobs.parquet")["units_asked"].max() == usual
     # Nothing is said where requests fit, or no policy is rigid.
-    assert run(["compare", "a", "b"]) == 0
-    assert "Jreq" not in capsys.readouterr().out
+    assert "Jreq" not in told("compare a b")
 
 
 def test_generated_jobs_ask_for_half_of_what_is_idle(

@@ -74,6 +74,23 @@ def figures(folder: Path) -> dict[str, Any]:
     return content
 
 
+def truth(reserve: int, seconds: float) -> dict[str, float | None]:
+    """What a row of the table has to say of the machine that `known` writes, with `PRICES`."""
+    used, waits = TRAINING[reserve] * HOURS, WAITS[reserve] * HOURS
+    waiting = waits * seconds / 3600
+    kwh, net = 0.5 * used * A_YEAR, (used - waiting) * A_YEAR
+    return {
+        "starts": 5 * HOURS, "delayed": waits, "delayed_share": waits / (5 * HOURS),
+        "mean_delay_s": seconds * waits / (5 * HOURS), "longest_delay_s": seconds if waits else 0.0,
+        "waiting_node_h": waiting, "waiting_node_h_a_year": waiting * A_YEAR,
+        "waiting_share_of_host": waiting / (HOURS * (4 + 4 * 2 / 3)),
+        "break_even_price": 0.8 * used / waiting if waits else None,
+        "training_node_h": used, "training_node_h_a_year": used * A_YEAR, "net_node_h_a_year": net,
+        "kwh_a_year": kwh, "co2_kg_a_year": 0.4 * kwh, "energy_cost_a_year": 0.2 * kwh,
+        "value_a_year": 0.5 * used * A_YEAR, "net_value_a_year": 0.5 * net - 0.2 * kwh,
+    }  # fmt: skip
+
+
 def test_figures_are_those_of_a_machine_whose_truth_is_known(world: Path) -> None:
     found = figures(world / "jobs-evaluation")
     assert found["nodes"] == 10
@@ -86,21 +103,7 @@ def test_figures_are_those_of_a_machine_whose_truth_is_known(world: Path) -> Non
     assert found["reserve"] == 0
     assert len(found["table"]) == 12
     for row in found["table"]:
-        used, waits = TRAINING[row["reserve"]] * HOURS, WAITS[row["reserve"]] * HOURS
-        seconds = row["return_time_s"]
-        waiting = waits * seconds / 3600
-        kwh = 0.5 * used * A_YEAR
-        net = (used - waiting) * A_YEAR
-        truth = {
-            "starts": 5 * HOURS, "delayed": waits, "delayed_share": waits / (5 * HOURS),
-            "mean_delay_s": seconds * waits / (5 * HOURS), "longest_delay_s": seconds if waits else 0.0,
-            "waiting_node_h": waiting, "waiting_share_of_host": waiting / (HOURS * (4 + 4 * 2 / 3)),
-            "break_even_price": 0.8 * used / waiting if waits else None,
-            "training_node_h": used, "training_node_h_a_year": used * A_YEAR, "net_node_h_a_year": net,
-            "kwh_a_year": kwh, "co2_kg_a_year": 0.4 * kwh, "energy_cost_a_year": 0.2 * kwh,
-            "value_a_year": 0.5 * used * A_YEAR, "net_value_a_year": 0.5 * net - 0.2 * kwh,
-        }  # fmt: skip
-        for name, value in truth.items():
+        for name, value in truth(row["reserve"], row["return_time_s"]).items():
             assert row[name] == (None if value is None else pytest.approx(value)), name
     table = pd.read_csv(world / "jobs-evaluation" / "evaluation.csv")
     assert table["waiting_node_h"].tolist() == pytest.approx(
@@ -114,7 +117,7 @@ SAID = (
     "Training would have used 100.0% of that: 800 node-hours in 10 days, 29,200 in a year, worth 14,600 at 0.5 each, "
     "with your 12 trainings.",
     "If a node takes 120 s to come back, 960 of 1,200 starts of your own jobs wait (80%): 96 s on average over all, "
-    "120 s at most. Together they wait 32 node-hours, 2.00% of their own node-hours, 1,168 in a year.",
+    "120 s at most. Together they wait 32 node-hours, 2% of their own node-hours, 1,168 in a year.",
     "28,032 node-hours in a year, where a node-hour that your own jobs wait counts as 1 of training; 11,096 in money, "
     "less the energy. Training pays as long as such a node-hour counts as less than 20, the energy paid.",
     "14.6 MWh in a year more than if these nodes had stayed idle, which cost 2,920; 5.8 t of CO2.",
@@ -154,8 +157,33 @@ def test_the_page_says_them_without_scripts(world: Path) -> None:
         assert text.lower().count(doubt) == 1
     text = (folder / "evaluation.html").read_text("utf-8")
     assert "time, Europe/Berlin, UTC+0100" in text
+    assert "less those that pay for its energy" in text
+
+
+# What stands in the columns of the page, by the begin of their titles.
+SHOWN = {
+    "training": "training_node_h_a_year", "starts": "delayed_share", "mean": "mean_delay_s",
+    "longest": "longest_delay_s", "own": "waiting_node_h_a_year", "share": "waiting_share_of_host",
+    "break": "break_even_price", "net, node": "net_node_h_a_year", "net, in": "net_value_a_year",
+}  # fmt: skip
+
+
+def test_each_figure_on_the_page_is_within_a_hundredth_of_the_truth(
+    world: Path,
+) -> None:
+    text = (world / "jobs-evaluation" / "evaluation.html").read_text("utf-8")
     replayed = text.partition('id="replayed"')[2].partition("</section>")[0]
-    assert replayed.count('<th scope="row"') == 12
+    head, *rows = (re.findall(r"<t[hd][^>]*>([^<]*)<", row) for row in replayed.split("<tr")[1:])  # fmt: skip
+    assert [len(row) for row in rows] == [2 + len(SHOWN)] * 12
+    for row in rows:
+        expected = truth(int(row[1]), float(row[0]))
+        for title, cell in zip(head[2:], row[2:], strict=True):
+            (name,) = (name for begin, name in SHOWN.items() if title.startswith(begin))
+            value = None if cell == "-" else float(cell.rstrip("%").replace(",", ""))
+            known = expected[name]
+            if value is not None and cell.endswith("%"):
+                value /= 100
+            assert value == (None if known is None else pytest.approx(known, rel=0.01)), (title, row)  # fmt: skip
 
 
 def test_training_that_costs_more_than_it_yields_is_not_advised(world: Path) -> None:

@@ -33,8 +33,7 @@ from bft.replay import Options
 from bft.replay.cli.main import run
 from bft.replay.inputs.files import Files
 from bft.replay.studies.carry_out import DIED, Task, Workers, local, run_tasks
-from bft.replay.studies.study import Plan, Study, key_of
-from bft.replay.studies.sweeping import best
+from bft.replay.studies.study import Plan, Study, best, key_of
 from bft.replay.trace.trace_files import select_nodes, trace_from_frame, write_trace
 
 HERE = ["--workers", "0"]
