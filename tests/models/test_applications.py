@@ -78,11 +78,6 @@ def test_rotations_and_empty_nodes_are_one_placement(
     assert canonical(ring) <= tuple(count for count in ring if count)
 
 
-@pytest.mark.parametrize("ring", [[], [0, 0], [-1]])
-def test_no_placement_is_refused(ring: list[int]) -> None:
-    refused("at least one replica", canonical, ring, error=ValueError)
-
-
 def test_step_times_measured_between_and_beyond(folder: Path) -> None:
     application = read_application(folder)
     measured = application.step_time([0, 2, 1], 16)
