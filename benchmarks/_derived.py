@@ -188,8 +188,6 @@ SHOCKWAVE_RUNS = {
     ),
     "canonical/old_shockwave/simulation": "2db44dbd6b09647d41cfaaf9cb97d7918a0cc2e8155fb08c48352fa9a62065e0",
 }
-# Their static fairness compares with one of 120 / 32 shares of the cluster.
-SHOCKWAVE_SHARES = 120 / 32
 
 
 class _JobNumber:
@@ -231,7 +229,8 @@ def shockwave_jobs(_name: re.Match[str], contents: Contents) -> bytes:
     alone = np.median(
         [
             np.array(results["jct_list"])
-            / (np.array(results["finish_time_fairness_list"]) * SHOCKWAVE_SHARES)
+            # Their static fairness compares with one of 120 / 32 shares of the cluster.
+            / (np.array(results["finish_time_fairness_list"]) * (120 / 32))
             for results in (_shockwave_results(run, contents) for run in SHOCKWAVE_RUNS)
         ],
         axis=0,

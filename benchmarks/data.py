@@ -192,9 +192,12 @@ def downloaded(name: str, scratch: Path) -> Path:
     pooch.get_logger().setLevel("WARNING")
     try:
         # Archives of a commit have no SHA-256 of their own; each file that we take has one.
-        unpack = pooch.Untar(extract_dir="tree")
-        address = f"{source.url}/archive/{source.commit}.tar.gz"
-        pooch.retrieve(address, None, path=scratch, processor=unpack)
+        pooch.retrieve(
+            f"{source.url}/archive/{source.commit}.tar.gz",
+            known_hash=None,
+            path=scratch,
+            processor=pooch.Untar(extract_dir="tree"),
+        )
     except OSError as error:  # those of requests are, too
         raise SystemExit(
             f"{name}: {source.url} cannot be reached ({error}).\n"

@@ -57,7 +57,9 @@ def main() -> None:
         write_inputs(reference, given.inputs)
         print(f"{given.inputs}: workloads and applications for --jobs-format pollux")
         return
-    golden = pd.read_csv(reference / "golden" / "summary.csv", index_col="run")
+    golden = pd.read_csv(reference / "golden" / "summary.csv", index_col="run").query(
+        "policy == 'sia'"
+    )
     # As --cluster takes them: 6x4:aws+2x8:dgx-ext+3x8:rtx.
     machines = {
         name: "+".join(
@@ -65,7 +67,6 @@ def main() -> None:
         )
         for name, rows in pd.read_csv(reference / "clusters.csv").groupby("cluster")
     }
-    known = list(golden.index[golden["policy"] == "sia"])
     constants = dict(pair.split("=", 1) for pair in given.set)
     print_head(
         *("workload (philly)", "its simulator, h", "ours, h", "off by", "least, most"),
@@ -74,7 +75,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         write_inputs(reference, folder)
-        for cell in given.cells.split(",") if given.cells else known:
+        for cell in given.cells.split(",") if given.cells else golden.index:
             _, _, workload, cluster = cell.split("-")[:4]
             set_up = cell.removeprefix(f"sia-philly-{workload}-")
             runs = [

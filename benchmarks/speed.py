@@ -225,15 +225,8 @@ LONG: dict[str, Spec] = {
 
 
 def commit_of(name: str) -> str:
-    """The short name of a commit; of HEAD with `+` if files differ from it."""
-    words = [
-        "git",
-        "-C",
-        str(ROOT),
-        "describe",
-        "--always",
-        *(["--dirty=+"] if name == "HEAD" else [name]),
-    ]
+    """The short name of a commit, or with `--dirty=+` that of this checkout, `+` if files differ from it."""
+    words = ["git", "-C", str(ROOT), "describe", "--always", name]
     done = subprocess.run(words, capture_output=True, check=False, text=True)
     if done.returncode:
         raise SystemExit(f"--against: no commit {name}")
@@ -282,9 +275,10 @@ def main() -> int:
         return 0
     slower = []
     with TemporaryDirectory() as scratch:
-        sides: dict[str, Path | None] = {commit_of("HEAD"): None}
+        sides: dict[str, Path | None] = {commit_of("--dirty=+"): None}
         if given.against:
-            sides[commit_of(given.against)] = checked_out(given.against, Path(scratch))
+            before = f"at {commit_of(given.against)}"
+            sides[before] = checked_out(given.against, Path(scratch))
         columns = [f"{unit}, {side}" for side in sides for unit in ("ms", "MiB")]
         print_head("spec", "phase", *columns, *["ratio"][: len(sides) - 1])
         for spec in specs:
@@ -296,10 +290,10 @@ def main() -> int:
             for phase, (seconds, mib) in here.items():
                 cells: list[str] = [f"{seconds * 1e3:.3g}", f"{mib:,.0f}"]
                 for other in there:
-                    before, peak = other.get(phase, (float("nan"),) * 2)
-                    ratio = seconds / before
-                    cells += [f"{before * 1e3:.3g}", f"{peak:,.0f}", f"{ratio:.2f}"]
-                    if ratio > RATIO and seconds - before > LEAST_S:
+                    then, peak = other.get(phase, (float("nan"),) * 2)
+                    ratio = seconds / then
+                    cells += [f"{then * 1e3:.3g}", f"{peak:,.0f}", f"{ratio:.2f}"]
+                    if ratio > RATIO and seconds - then > LEAST_S:
                         slower.append(f"{spec}, {phase}: {ratio:.2f} times")
                 print_row(spec, phase, *cells)
     print(*[f"slower: {each}" for each in slower], sep="\n", file=sys.stderr)

@@ -17,6 +17,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
+from processes import result_of
 from refusals import refused
 
 ROOT = Path(__file__).parents[1]
@@ -115,6 +116,19 @@ def test_a_program_that_fails_changes_nothing(evidence: Any, site: Path) -> None
     refused("exit code 3", evidence.main, [], site, error=SystemExit)
     assert (site / "docs" / "page.md").read_text() == PAGE
     assert not (site / "docs" / "evidence.json").exists()
+
+
+@pytest.mark.slow
+def test_a_spec_is_measured_beside_a_commit() -> None:
+    if not (ROOT / ".git").exists():
+        pytest.skip("no clone")
+    program = [sys.executable, str(ROOT / "benchmarks" / "speed.py")]
+    words = ["--only", "event, 20 jobs", "--against", "HEAD", "--rounds", "1"]
+    done = result_of([*program, *words])
+    assert done.returncode == 0, done.stderr
+    _, _, row = done.stdout.splitlines()
+    here, there = (float(row.split("|")[column]) for column in (3, 5))
+    assert 0.2 < here / there < 5
 
 
 TABLE, CURVE = b"job,seconds\na,5\n", b"units,rate\n1,10\n"
