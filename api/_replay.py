@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import io
 import logging
 import re
 import shutil
@@ -23,7 +24,7 @@ from bft.models import InputError, JobTable, XiTable, jobs_from_frame, xi_from_f
 from bft.models.checks import FLAG, refuse_unknown
 from bft.models.errors import option_names
 from bft.replay import Options, Policy
-from bft.replay.cli.watcher import Bar, StageBar
+from bft.replay.cli.watcher import Shown
 from bft.replay.inputs.files import InMemory
 from bft.replay.inputs.notes import Watcher
 from bft.replay.options.options import FIELDS, PRICES
@@ -131,9 +132,9 @@ def _executed(
 ) -> Run:
     from bft.replay.run import execute
 
-    with Bar() if progress else nullcontext(_Logged()) as watcher:
+    with Shown(drawn=True) if progress else nullcontext(_Logged()) as watcher:
         execute(options, folder, force=force, watcher=watcher, in_memory=in_memory)
-        if isinstance(watcher, Bar):
+        if isinstance(watcher, Shown):
             watcher.done()
     return Run(folder)
 
@@ -232,16 +233,18 @@ class _Logged(Watcher):
         _log.warning("%s", text)
 
 
-class _LoggedStages(StageBar):
+class _LoggedStages(Shown):
     """Shows no stages, and logs notes."""
 
     def note(self, text: str) -> None:
         _log.warning("%s", text)
 
 
-def stages(count: int, *, progress: bool) -> StageBar:
+def stages(count: int, *, progress: bool) -> Shown:
     """What shows the stages of an evaluation."""
-    return StageBar(count) if progress else _LoggedStages(count, quiet=True)
+    if progress:
+        return Shown(drawn=True, stages=count)
+    return _LoggedStages(io.StringIO(), stages=count)
 
 
 class Example(NamedTuple):

@@ -923,6 +923,9 @@ def _idle_time(
         units=None if units is None else units.total,
     )
     d.one_sided(records, machine, used)
+    if records.listed and not asked.filters and 2 * len(used) < nodes:
+        why = "most nodes of the list ran no job: is it the list of this machine, and has the log all of its jobs?"
+        warn(account, why, f"{nodes - len(used):,} of {nodes:,} nodes")
     if units is None:
         why = "jobs were suspended, and nothing says when: Slurm calls their nodes idle meanwhile, here they are busy"
         d.say(account, why, doubtful_ns[d.SUSPENDED] / all_ns)
