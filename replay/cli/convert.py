@@ -24,7 +24,7 @@ CURVE_MARKS = {"Ns", "Ps"}
 @click.command(cls=Command)
 @click.argument("sources", metavar="FILE [FILE]", nargs=-1, required=True)
 @output_option("Target: .parquet or .csv (jobs: .jsonl too).")
-@setting("--sort", FLAG, help="Accept a trace whose rows are not in order of time.")
+@setting("--sort", "Accept a trace whose rows are not in order of time.", FLAG)
 @force_option
 @pickle_option
 def convert(sources: tuple[str, ...], output: str, sort: bool, force: bool) -> None:

@@ -20,21 +20,21 @@ from bft.replay.options.options import PRICES, WORLD
 @click.argument("files", metavar="LOG...", nargs=-1, required=True)
 @setting(
     "--format form",
+    "Format of the logs: see bft-replay list formats.",
     Name(each_form),
     "auto",
     metavar="FORMAT",
-    help="Format of the logs: see bft-replay list formats.",
 )
 @log_options
 @together(*map(option, (*WORLD.values(), *PRICES.values())))
 @setting(
     RARE,
+    WORLD["align_jobs"].help,
     Several(TEXT),
     metavar="align-jobs=yes",
     expose_value=False,
-    help=WORLD["align_jobs"].help,
 )
-@setting("--out", metavar="DIR", help="Folder of all that is made. [LOG-evaluation]")
+@setting("--out", "Folder of all that is made. [LOG-evaluation]", metavar="DIR")
 @json_option("The figures as JSON.")
 def evaluate(
     files: tuple[str, ...], form: str, out: str | None, as_json: bool, **given: Any

@@ -116,7 +116,7 @@ def figure_options(what: str) -> Decorator:
     same = {form: f"The same as {form.upper()}." for form in FORMS}
     helps = {**same, FORMS[0]: what}
     return together(
-        *(setting(f"--{form}", metavar="DIR", help=helps[form]) for form in FORMS)
+        *(setting(f"--{form}", helps[form], metavar="DIR") for form in FORMS)
     )
 
 

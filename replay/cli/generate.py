@@ -15,7 +15,7 @@ from bft.replay.cli.commands import Group
 from bft.replay.cli.parameters import Checked, force_option, output_option, setting
 
 SCHEDULERS = ("slurm", "pbs", "lsf", "sge", "cobalt", "flux")
-seed_option = setting("--seed", whole(0), 0, help="Same seed, same file.")
+seed_option = setting("--seed", "Same seed, same file.", whole(0), 0)
 
 
 @click.group(cls=Group)
@@ -29,9 +29,9 @@ def generate() -> None:
 
 
 @generate.command(name="trace")
-@setting("--nodes", whole(1), 512, help="Size of the machine.")
-@setting("--days", Number(0, above=True), 2.0, help="Length.")
-@setting("--start", TEXT, "2021-02-10", help="First day (UTC).")
+@setting("--nodes", "Size of the machine.", whole(1), 512)
+@setting("--days", "Length.", Number(0, above=True), 2.0)
+@setting("--start", "First day (UTC).", TEXT, "2021-02-10")
 @output_option("Target: .parquet, .csv or .csv.gz.")
 @seed_option
 @force_option
@@ -56,34 +56,34 @@ def node_trace(output: str, force: bool, **given: Any) -> None:
 @generate.command(name="jobs")
 @setting(
     "--scenario",
+    (
+        "mix: seven DNNs in turn; hpo: identical trials of a search; nas: a search's first "
+        "generation; llm: few wide jobs with start-ups of minutes."
+    ),
     Name(("mix", "hpo", "nas", "llm")),
     "mix",
-    help="mix: seven DNNs in turn; hpo: identical trials of a search; nas: a search's first generation; "
-    "llm: few wide jobs with start-ups of minutes.",
 )
-@setting("--jobs", whole(1), help="How many. [mix 1001, hpo 100, nas 20, llm 5]")
+@setting("--jobs", "How many. [mix 1001, hpo 100, nas 20, llm 5]", whole(1))
 @setting(
     "--first-submit",
+    "When the first job is submitted (UTC).",
     metavar="TIME",
     required=True,
-    help="When the first job is submitted (UTC).",
 )
 @setting(
     "--interval interval_s",
+    "Seconds between submissions. [mix 36, llm 3600, else 0]",
     seconds(zero=True),
-    help="Seconds between submissions. [mix 36, llm 3600, else 0]",
 )
-@setting(
-    "--pmax", Number(0, above=True), help="Work of a job, samples. [1.3e8; llm 2e9]"
-)
+@setting("--pmax", "Work of a job, samples. [1.3e8; llm 2e9]", Number(0, above=True))
 @setting(
     "--model",
-    help="The network whose curve all jobs have. [hpo ShuffleNet, nas MnasNet, llm VGG16]",
+    "The network whose curve all jobs have. [hpo ShuffleNet, nas MnasNet, llm VGG16]",
 )
 @setting(
     "--trace",
+    "Node trace: jobs ask (Jreq) for at most half of the units that are idle on average.",
     metavar="FILE",
-    help="Node trace: jobs ask (Jreq) for at most half of the units that are idle on average.",
 )
 @output_option("Target: .parquet, .csv or .jsonl.")
 @seed_option
@@ -122,13 +122,13 @@ def job_table(
 
 @generate.command(name="log")
 @click.argument("scheduler", type=Checked(Name(SCHEDULERS)))
-@setting("--nodes", Number(2, whole=True), 64, help="Size of the machine.")
-@setting("--days", Number(0, 366, above=True), 3.0, help="Length.")
+@setting("--nodes", "Size of the machine.", Number(2, whole=True), 64)
+@setting("--days", "Length.", Number(0, 366, above=True), 3.0)
 @setting(
     "--gpus-per-node",
+    "slurm: jobs want GPUs, some of one node or all of several, for `ingest --unit gpu`.",
     Number(1, 1024, whole=True),
     metavar="N",
-    help="slurm: jobs want GPUs, some of one node or all of several, for `ingest --unit gpu`.",
 )
 @output_option("Target, a text file.")
 @seed_option

@@ -59,41 +59,115 @@ def each_form() -> Iterator[str]:
 
 # What the logs are, and how they are read: options of all commands that read them.
 log_options = together(
-    setting("--nodes", Several(TEXT), metavar="FILE|LIST", help="Nodes of the machine: a host list such as "
-            "cn[001-128], or what scontrol show node, sinfo, pbsnodes -a, bhosts or qhost print."),
-    setting("--events", Several(TEXT), metavar="FILE", help="When nodes were down or drained: "
-            "sacctmgr -P show event, or CSV with node,start,end,state."),
-    setting("--reservations", Several(TEXT), metavar="FILE",
-            help="When nodes were reserved: scontrol or sacctmgr -P show reservation."),
-    setting("--tz", metavar="ZONE", help="Zone of times that state none, such as Europe/Berlin. [UTC, with a note]"),
-    setting("--from begin", metavar="TIME",
-            help="Begin of the window of observation, in --tz. [when the first job ended]"),
-    setting("--to end", metavar="TIME", help="Its end, in --tz. [the last start of a job]"),
-    setting("--min-gap min_gap_s", seconds(zero=True), 10.0,
-            help="Idle gaps shorter than this many seconds do not count as idle."),
-    setting("--fields", metavar="A,B,...", help="Names of the columns of a file without a header line, "
-            "in sacct's words; xdmod for XDMoD's."),
-    setting("--map columns", metavar="OURS=THEIRS,...|NAME", help="Names of the columns of a table, "
-            "CSV or Parquet, in those of FORMAT: intervals node=nodes,start=start_time,end=end_time; or the NAME of "
-            "a public data set: alcf, lassen, frontier, kestrel, acme, pm100, adastra, fugaku, mit-supercloud, "
-            "alibaba-2020."),
-    setting("--delimiter", metavar="TEXT", help="What separates columns. [as in the header]"),
-    *(setting(f"--{name}", metavar="NAME", help=each.help) for name, each in FILTERS.items()),
-    setting("--processors-per-node", whole(1), help="For logs that count processors (SWF)."),
-    setting("--machine-nodes", whole(1), help="Size of the machine, for logs that name no nodes."),
-    setting("--machine", metavar="NAME", help="Name of the machine, for people."),
-    setting("--mtime", FLAG, help="snapshots: where nothing else states a snapshot's time, take that of the file's "
-            "last change."),
-    setting("--uncertain", Name(("unavailable", "idle")), "unavailable",
-            help="What time counts as of which the logs may not show what nodes did."),
-    setting("--count-as", metavar="WORD=STATE,...", help="What states of nodes count as "
-            "(idle, busy, unavailable) instead, such as completing=idle,powered_down=idle."),
-    setting("--completing completing_s", seconds(zero=True), 0.0,
-            help="Seconds for which nodes complete when a job has ended (an epilog): busy so long."),
-    setting("--strict", FLAG, help="Refuse the first row that would be skipped."),
-    setting("--allow-few", FLAG, help="Accept files of which fewer than half of the rows can be used, logs "
-            "without any job, and windows that lie mostly outside the logs."),
-)  # fmt: skip
+    setting(
+        "--nodes",
+        (
+            "Nodes of the machine: a host list such as cn[001-128], or what scontrol show node, "
+            "sinfo, pbsnodes -a, bhosts or qhost print."
+        ),
+        Several(TEXT),
+        metavar="FILE|LIST",
+    ),
+    setting(
+        "--events",
+        (
+            "When nodes were down or drained: sacctmgr -P show event, or CSV with "
+            "node,start,end,state."
+        ),
+        Several(TEXT),
+        metavar="FILE",
+    ),
+    setting(
+        "--reservations",
+        "When nodes were reserved: scontrol or sacctmgr -P show reservation.",
+        Several(TEXT),
+        metavar="FILE",
+    ),
+    setting(
+        "--tz",
+        "Zone of times that state none, such as Europe/Berlin. [UTC, with a note]",
+        metavar="ZONE",
+    ),
+    setting(
+        "--from begin",
+        "Begin of the window of observation, in --tz. [when the first job ended]",
+        metavar="TIME",
+    ),
+    setting("--to end", "Its end, in --tz. [the last start of a job]", metavar="TIME"),
+    setting(
+        "--min-gap min_gap_s",
+        "Idle gaps shorter than this many seconds do not count as idle.",
+        seconds(zero=True),
+        10.0,
+    ),
+    setting(
+        "--fields",
+        (
+            "Names of the columns of a file without a header line, in sacct's words; xdmod for "
+            "XDMoD's."
+        ),
+        metavar="A,B,...",
+    ),
+    setting(
+        "--map columns",
+        (
+            "Names of the columns of a table, CSV or Parquet, in those of FORMAT: intervals "
+            "node=nodes,start=start_time,end=end_time; or the NAME of a public data set: alcf, "
+            "lassen, frontier, kestrel, acme, pm100, adastra, fugaku, mit-supercloud, "
+            "alibaba-2020."
+        ),
+        metavar="OURS=THEIRS,...|NAME",
+    ),
+    setting(
+        "--delimiter", "What separates columns. [as in the header]", metavar="TEXT"
+    ),
+    *(
+        setting(f"--{name}", each.help, metavar="NAME")
+        for name, each in FILTERS.items()
+    ),
+    setting("--processors-per-node", "For logs that count processors (SWF).", whole(1)),
+    setting(
+        "--machine-nodes", "Size of the machine, for logs that name no nodes.", whole(1)
+    ),
+    setting("--machine", "Name of the machine, for people.", metavar="NAME"),
+    setting(
+        "--mtime",
+        (
+            "snapshots: where nothing else states a snapshot's time, take that of the file's last "
+            "change."
+        ),
+        FLAG,
+    ),
+    setting(
+        "--uncertain",
+        "What time counts as of which the logs may not show what nodes did.",
+        Name(("unavailable", "idle")),
+        "unavailable",
+    ),
+    setting(
+        "--count-as",
+        (
+            "What states of nodes count as (idle, busy, unavailable) instead, such as "
+            "completing=idle,powered_down=idle."
+        ),
+        metavar="WORD=STATE,...",
+    ),
+    setting(
+        "--completing completing_s",
+        "Seconds for which nodes complete when a job has ended (an epilog): busy so long.",
+        seconds(zero=True),
+        0.0,
+    ),
+    setting("--strict", "Refuse the first row that would be skipped.", FLAG),
+    setting(
+        "--allow-few",
+        (
+            "Accept files of which fewer than half of the rows can be used, logs without any job, "
+            "and windows that lie mostly outside the logs."
+        ),
+        FLAG,
+    ),
+)
 
 
 def ingest_options(given: dict[str, Any], **more: Any) -> IngestOptions:
@@ -114,35 +188,40 @@ def ingest_options(given: dict[str, Any], **more: Any) -> IngestOptions:
 @log_options
 @setting(
     "--unit",
+    (
+        "What turns idle: whole nodes, or each GPU or N cores of a node by itself (slurm, "
+        "slurm-json, pbs, lsf)."
+    ),
     TEXT,
     "node",
     metavar="gpu|node|cpu:N",
-    help="What turns idle: whole nodes, or each GPU or N cores "
-    "of a node by itself (slurm, slurm-json, pbs, lsf).",
 )
 @setting(
     "--units-per-node",
+    "Units (GPUs) of a node; with --unit of the nodes of which --nodes states none. [1]",
     whole(1),
-    help="Units (GPUs) of a node; with --unit of the nodes "
-    "of which --nodes states none. [1]",
 )
 @setting(
     "--records",
+    (
+        "Write the table of records as well, .parquet or .csv: what each row states, and why "
+        "it was not used."
+    ),
     metavar="FILE",
-    help="Write the table of records as well, .parquet or .csv: what each row "
-    "states, and why it was not used.",
 )
 @json_option("The account of rows as JSON.")
 @force_option
 @setting(
     "--recipe",
+    (
+        "Print the commands that export what is needed and exit: slurm, pbs, lsf, sge, "
+        "cobalt, flux, oar, htcondor, kubernetes, intervals, snapshots, ..."
+    ),
     Name(_recipes),
     metavar="SCHEDULER",
     is_eager=True,
     expose_value=False,
     callback=_print_recipe,
-    help="Print the commands that export what is needed and exit: slurm, pbs, lsf, sge, "
-    "cobalt, flux, oar, htcondor, kubernetes, intervals, snapshots, ...",
 )
 def ingest(
     log_format: str,

@@ -70,52 +70,55 @@ def _instant(text: str) -> pd.Timestamp:
 @click.argument("tables", metavar="[MEASUREMENTS]...", nargs=-1)
 @setting(
     "--log logs",
+    "A training log, instead of a table or beside one; several with a --units each.",
     Several(TEXT),
     metavar="FILE",
-    help="A training log, instead of a table or beside one; several with a --units each.",
 )
 @setting(
     "--pattern",
+    (
+        "Form of the log: keras, lightning, deepspeed, ... (docs/models.md has all names), or "
+        "a regular expression with named groups seconds, ms, us, steps_per_s, samples_per_s, "
+        "unit_samples_per_s, or time or interval_s with step; and samples. [the first form "
+        "that fits]"
+    ),
     metavar="NAME|REGEX",
-    help="Form of the log: keras, lightning, deepspeed, ... (docs/models.md has all names), or a "
-    "regular expression with named groups seconds, ms, us, steps_per_s, samples_per_s, unit_samples_per_s, "
-    "or time or interval_s with step; and samples. [the first form that fits]",
 )
-@setting("--warmup", whole(0), 10, help="First steps of a log to leave out.")
+@setting("--warmup", "First steps of a log to leave out.", whole(0), 10)
 @setting(
     "--model kind",
+    "Through medians; Amdahl's law; USL.",
     Name(("piecewise", "amdahl", "usl")),
     "piecewise",
-    help="Through medians; Amdahl's law; USL.",
 )
 @setting(
     "--units",
+    "Sizes of the curve, such as 1,2,4; with --log: units of each log.",
     Form(_counts),
     metavar="COUNTS",
-    help="Sizes of the curve, such as 1,2,4; with --log: units of each log.",
 )
 @setting(
     "--max max_units",
+    "Sizes of the curve: measured ones and powers of two up to this.",
     whole(1),
-    help="Sizes of the curve: measured ones and powers of two up to this.",
 )
-@setting("--batch-size", POSITIVE, help="For logs: samples a step over all units.")
-@setting("--unit-batch", POSITIVE, help="For logs: samples a step and unit instead.")
-@setting("--name", help="Name of the model where the table has none, and of the logs.")
+@setting("--batch-size", "For logs: samples a step over all units.", POSITIVE)
+@setting("--unit-batch", "For logs: samples a step and unit instead.", POSITIVE)
+@setting("--name", "Name of the model where the table has none, and of the logs.")
 @setting(
     "-o --output",
+    "Job table: .parquet, .csv or .jsonl, one job per model.",
     metavar="FILE",
-    help="Job table: .parquet, .csv or .jsonl, one job per model.",
 )
 @setting(
     "--submit",
+    "When the jobs are submitted (UTC); needed for -o.",
     Form(_instant),
     metavar="TIME",
-    help="When the jobs are submitted (UTC); needed for -o.",
 )
-@setting("--pmax", POSITIVE, 1.3e8, help="Work of a job, samples.")
-@setting("--tcup", seconds(zero=True), 18.0, help="Seconds to grow.")
-@setting("--tcdw", seconds(zero=True), 12.0, help="Seconds to shrink.")
+@setting("--pmax", "Work of a job, samples.", POSITIVE, 1.3e8)
+@setting("--tcup", "Seconds to grow.", seconds(zero=True), 18.0)
+@setting("--tcdw", "Seconds to shrink.", seconds(zero=True), 12.0)
 @force_option
 @pickle_option
 def fit(

@@ -112,10 +112,10 @@ def option(field: OptionField, **known: Any) -> Decorator:
 
 def setting(
     flags: str,
+    what: str,
     check: Check = TEXT,
     default: Any = None,
     *,
-    help: str,  # noqa: A002 - as click has it
     metavar: str | None = None,
     section: str = "",
     **known: Any,
@@ -126,7 +126,9 @@ def setting(
     ----------
     flags
         Its names, with blanks between; one without dashes is that of the parameter.
-    check, default, help, metavar, section
+    what
+        Its help.
+    check, default, metavar, section
         As for `OptionField`.
     **known
         What click is told besides.
@@ -135,7 +137,7 @@ def setting(
         flags=tuple(flags.split()),
         check=check,
         default=default,
-        help=help,
+        help=what,
         metavar=metavar,
         section=section,
     )
@@ -150,10 +152,10 @@ def flags_of(field: OptionField) -> tuple[str, ...]:
 # Says that there are options which the help does not list; what is given by it goes to the options of `flags_of`.
 rare_option = setting(
     RARE,
+    "Another option, of those that `bft-replay list options` names; may be repeated.",
     Several(TEXT),
     metavar="NAME=VALUE",
     expose_value=False,
-    help="Another option, of those that `bft-replay list options` names; may be repeated.",
 )
 
 
@@ -187,15 +189,15 @@ def together(*options: Decorator) -> Decorator:
 
 def output_option(what: str) -> Decorator:
     """Return the option -o, whose help is `what`."""
-    return setting("-o --output", metavar="FILE", required=True, help=what)
+    return setting("-o --output", what, metavar="FILE", required=True)
 
 
 def json_option(what: str = "As JSON.") -> Decorator:
     """Return the option --json, whose help is `what`."""
-    return setting("--json as_json", FLAG, help=what)
+    return setting("--json as_json", what, FLAG)
 
 
-force_option = setting("--force", FLAG, help="Replace files that exist.")
+force_option = setting("--force", "Replace files that exist.", FLAG)
 
 
 def _trust_pickles(ctx: click.Context, param: click.Parameter, value: bool) -> None:
@@ -206,8 +208,8 @@ def _trust_pickles(ctx: click.Context, param: click.Parameter, value: bool) -> N
 
 # Of commands that read tables, and pickles among them on the user's word.
 pickle_option = setting(
-    "--trust-pickle", FLAG, help=TRUST_PICKLE, expose_value=False, callback=_trust_pickles
-)  # fmt: skip
+    "--trust-pickle", TRUST_PICKLE, FLAG, expose_value=False, callback=_trust_pickles
+)
 
 
 def use_config(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -240,23 +242,60 @@ def spelt(options: Iterable[click.Parameter]) -> dict[str, click.Parameter]:
 ZERO_OR_ONE = Form(FLAG.convert, FLAG.kind, {**FLAG.words, "0": False, "1": True})
 # Options of a replay that only the command line has.
 _ONLY_HERE = (
-    setting("-mip --mip", ZERO_OR_ONE, True, metavar="BOOL", section=POLICY,
-            help="Decide by MILP; 0 is --policy equal-share."),
-    setting("-name --name", TEXT, "debug", section=OUTPUT, help="Name of the run."),
-    setting("--checkpoint-every checkpoint_every_s", seconds(zero=True), metavar="SECONDS", section=OUTPUT,
-            help="Save the state so often; the same command then resumes a killed replay. [never]"),
-    setting("--out", metavar="DIR", section=OUTPUT, help="Run directory. [NAME-itrOut]"),
-    setting("--force", FLAG, section=OUTPUT, help="Replace an earlier run in the run directory."),
-    setting("--bound", FLAG, section=OUTPUT,
-            help="Replay nothing: report the samples that no policy can exceed, and the least completion times."),
-    setting("--json as_json", FLAG, section=OUTPUT,
-            help="Write the summary, or with --bound the bounds, as JSON to standard output."),
-    setting("-print --print print_", ZERO_OR_ONE, True, metavar="BOOL", section=OUTPUT,
-            help="Print progress and summary; 0 writes them to replay.log in the run directory."),
-    setting("--config", metavar="FILE", section=OUTPUT, is_eager=True, expose_value=False, callback=use_config,
-            help="TOML file with options by their long names; flags win."),
+    setting(
+        "-mip --mip",
+        "Decide by MILP; 0 is --policy equal-share.",
+        ZERO_OR_ONE,
+        True,
+        metavar="BOOL",
+        section=POLICY,
+    ),
+    setting("-name --name", "Name of the run.", TEXT, "debug", section=OUTPUT),
+    setting(
+        "--checkpoint-every checkpoint_every_s",
+        "Save the state so often; the same command then resumes a killed replay. [never]",
+        seconds(zero=True),
+        metavar="SECONDS",
+        section=OUTPUT,
+    ),
+    setting("--out", "Run directory. [NAME-itrOut]", metavar="DIR", section=OUTPUT),
+    setting(
+        "--force", "Replace an earlier run in the run directory.", FLAG, section=OUTPUT
+    ),
+    setting(
+        "--bound",
+        (
+            "Replay nothing: report the samples that no policy can exceed, and the least "
+            "completion times."
+        ),
+        FLAG,
+        section=OUTPUT,
+    ),
+    setting(
+        "--json as_json",
+        "Write the summary, or with --bound the bounds, as JSON to standard output.",
+        FLAG,
+        section=OUTPUT,
+    ),
+    setting(
+        "-print --print print_",
+        "Print progress and summary; 0 writes them to replay.log in the run directory.",
+        ZERO_OR_ONE,
+        True,
+        metavar="BOOL",
+        section=OUTPUT,
+    ),
+    setting(
+        "--config",
+        "TOML file with options by their long names; flags win.",
+        metavar="FILE",
+        section=OUTPUT,
+        is_eager=True,
+        expose_value=False,
+        callback=use_config,
+    ),
     rare_option,
-)  # fmt: skip
+)
 
 
 def table_options(fields: Mapping[str, OptionField]) -> Decorator:

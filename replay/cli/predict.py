@@ -31,8 +31,8 @@ WHAT = ("durations", "submissions", "packing")
 @click.argument("table", metavar="TABLE")
 @setting(
     "-o --output",
+    "Learn from all of TABLE, write the model (JSON), and describe it.",
     metavar="FILE",
-    help="Learn from all of TABLE, write the model (JSON), and describe it.",
 )
 @force_option
 @pickle_option

@@ -15,21 +15,21 @@ from bft.replay.cli.parameters import force_option, setting
 
 @click.command(cls=Command)
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
-@setting("-o --output", metavar="FILE", help="Where to write it. [RUN.html]")
+@setting("-o --output", "Where to write it. [RUN.html]", metavar="FILE")
 @setting(
     "--title",
+    "Of whose nodes the page is. [the machine's name in the trace]",
     metavar="TEXT",
-    help="Of whose nodes the page is. [the machine's name in the trace]",
 )
 @setting(
     "--all-charts",
+    "Show all charts of the page at once. [the four that matter most]",
     FLAG,
-    help="Show all charts of the page at once. [the four that matter most]",
 )
 @setting(
     "--different-inputs",
+    "Compare runs of different traces or jobs too; the page says so.",
     FLAG,
-    help="Compare runs of different traces or jobs too; the page says so.",
 )
 @figure_options("Write the charts as PNG files into DIR, instead of a page.")
 @force_option

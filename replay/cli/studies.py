@@ -127,14 +127,28 @@ def _variant(**given: Any) -> None:
 
 plan_options: Decorator = together(
     _axes,
-    setting("--variant variants", Several(TEXT), metavar="'NAME: OPTIONS'", help="Options that belong together, as in "
-            "'short: --policy milp -Tfwd 10'; may be repeated."),
-    setting("--plan plan_file", metavar="FILE.toml",
-            help="Tables [options], [grid] and [variants.NAME]; flags win."),
-    setting("--workers", whole(0), metavar="N",
-            help="Processes of this machine; 0 for none beside this one. [as many as processors]"),
-    setting("--again", FLAG, help="Repeat replays that are already done."),
-)  # fmt: skip
+    setting(
+        "--variant variants",
+        (
+            "Options that belong together, as in 'short: --policy milp -Tfwd 10'; may be "
+            "repeated."
+        ),
+        Several(TEXT),
+        metavar="'NAME: OPTIONS'",
+    ),
+    setting(
+        "--plan plan_file",
+        "Tables [options], [grid] and [variants.NAME]; flags win.",
+        metavar="FILE.toml",
+    ),
+    setting(
+        "--workers",
+        "Processes of this machine; 0 for none beside this one. [as many as processors]",
+        whole(0),
+        metavar="N",
+    ),
+    setting("--again", "Repeat replays that are already done.", FLAG),
+)
 
 
 def states_plan(given: dict[str, Any]) -> bool:
@@ -265,20 +279,23 @@ def study_progress() -> Iterator[Shown]:
 @plan_options
 @setting(
     "--split",
+    (
+        "Break the table down: by virtual cluster, user, model or size; size:8,64 names the "
+        "bounds."
+    ),
     metavar="vc|user|model|size",
-    help="Break the table down: by virtual cluster, user, model or size; size:8,64 names the bounds.",
 )
-@setting("--out", TEXT, "compare-study", metavar="DIR", help="Folder of the runs.")
+@setting("--out", "Folder of the runs.", TEXT, "compare-study", metavar="DIR")
 @setting(
     "--different-inputs",
+    "With RUN...: compare runs of different traces or jobs too.",
     FLAG,
-    help="With RUN...: compare runs of different traces or jobs too.",
 )
 @setting(
     "-o outputs",
+    "Write the table: .md, .csv, .parquet, .json; may be repeated.",
     Several(TEXT),
     metavar="FILE",
-    help="Write the table: .md, .csv, .parquet, .json; may be repeated.",
 )
 @figure_options(
     "Write charts of the comparison as PNG files into DIR (needs the extra `report`)."
@@ -398,39 +415,44 @@ LATER = {"index": "--index", "collect": "--collect", "best": "--best"}
 @plan_options
 @setting(
     "--dask",
+    "Workers of a Dask cluster, by its scheduler's address.",
     metavar="ADDRESS",
-    help="Workers of a Dask cluster, by its scheduler's address.",
 )
-@setting("--whole", FLAG, help="Keep whole run directories. [summaries and wall times]")
+@setting("--whole", "Keep whole run directories. [summaries and wall times]", FLAG)
 @setting(
     "--script",
+    (
+        "Replay nothing: write the plan, and the job script of a batch system that replays "
+        "it."
+    ),
     Name(SYSTEMS),
-    help="Replay nothing: write the plan, and the job script of a batch system that replays it.",
 )
 @setting(
     "--index",
+    "Of the sweep in --out replay this point only, from 0, as a job of an array does.",
     Number(whole=True),
     metavar="I",
-    help="Of the sweep in --out replay this point only, from 0, as a job of an array does.",
 )
 @setting(
     "--collect",
+    "Replay nothing: put the results of the sweep in --out into one table.",
     FLAG,
-    help="Replay nothing: put the results of the sweep in --out into one table.",
 )
 @setting(
     "--best",
+    (
+        "Replay nothing: tell which values are best by METRIC, such as U; of times and losses "
+        "less is better."
+    ),
     metavar="METRIC",
-    help="Replay nothing: tell which values are best by METRIC, such as U; of times "
-    "and losses less is better.",
 )
 @setting(
     "--by",
+    "With --best: the options to compare; may be repeated. [all but seeds]",
     Several(TEXT),
     metavar="OPTION",
-    help="With --best: the options to compare; may be repeated. [all but seeds]",
 )
-@setting("--out", TEXT, "sweep-study", metavar="DIR", help="Folder of the study.")
+@setting("--out", "Folder of the study.", TEXT, "sweep-study", metavar="DIR")
 def sweep(**given: Any) -> int:
     """Replay a grid of options: each takes several values, with commas between, and all combinations are replayed.
 

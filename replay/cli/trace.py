@@ -58,19 +58,19 @@ def trace() -> None:
 @together(*map(option, PART))
 @setting(
     "--expected",
+    (
+        "Report how long nodes were expected to stay idle, by the host jobs beside the trace, "
+        "and how long they did."
+    ),
     FLAG,
-    help="Report how long nodes were expected to stay idle, by the host jobs beside the "
-    "trace, and how long they did.",
 )
 @setting(
-    "--html",
-    metavar="FILE",
-    help="Write a page with charts (needs the extra `report`).",
+    "--html", "Write a page with charts (needs the extra `report`).", metavar="FILE"
 )
 @setting(
     "--title",
+    "Of whose nodes the page is. [the machine's name in the trace]",
     metavar="TEXT",
-    help="Of whose nodes the page is. [the machine's name in the trace]",
 )
 @json_option()
 @force_option
@@ -229,20 +229,20 @@ def _write(made: NodeTrace, output: str, *, force: bool) -> None:
 
 @trace.command("cut")
 @click.argument("files", metavar="TRACE...", nargs=-1, required=True)
-@setting(
-    "--from begin", metavar="TIME", help="Begin of the window, in --tz. [the trace's]"
-)
-@setting("--to end", metavar="TIME", help="Its end, in --tz. [the trace's]")
+@setting("--from begin", "Begin of the window, in --tz. [the trace's]", metavar="TIME")
+@setting("--to end", "Its end, in --tz. [the trace's]", metavar="TIME")
 @setting(
     "--tz",
+    "Zone of times that state none, such as Europe/Berlin. [UTC]",
     metavar="ZONE",
-    help="Zone of times that state none, such as Europe/Berlin. [UTC]",
 )
 @setting(
     "--nodes",
+    (
+        "Nodes to keep: a host list such as cn[001-128], or a file of names, or of what "
+        "scontrol show node, sinfo -N or pbsnodes -a print. [all]"
+    ),
     metavar="FILE|LIST",
-    help="Nodes to keep: a host list such as cn[001-128], or "
-    "a file of names, or of what scontrol show node, sinfo -N or pbsnodes -a print. [all]",
 )
 @output_option("Target: .parquet, .csv or .csv.gz.")
 @force_option
@@ -292,10 +292,9 @@ def cut_(
 @click.argument("file", metavar="TRACE")
 @setting(
     "--key",
+    "File with a secret of at least 16 bytes, such as head -c 32 /dev/urandom makes.",
     metavar="FILE",
     required=True,
-    help="File with a secret of at least 16 bytes, such as "
-    "head -c 32 /dev/urandom makes.",
 )
 @output_option("Target: .parquet, .csv or .csv.gz.")
 @force_option

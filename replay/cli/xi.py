@@ -56,9 +56,11 @@ def xi() -> None:
 @output_option("Where to write the table: .csv.")
 @setting(
     "--for jobs",
+    (
+        "Also estimate what these jobs need without a measurement: a table with the columns "
+        "model and, optionally, batch_size (a job table is one)."
+    ),
     metavar="JOBS",
-    help="Also estimate what these jobs need without a measurement: a table "
-    "with the columns model and, optionally, batch_size (a job table is one).",
 )
 @force_option
 @pickle_option
@@ -128,8 +130,8 @@ def _kinds(path: str) -> list[tuple[str, float | None]]:
 @click.argument("file", metavar="XI")
 @setting(
     "--retest",
+    "Write the pairs to measure again, for xi measure --pairs: .csv.",
     metavar="FILE",
-    help="Write the pairs to measure again, for xi measure --pairs: .csv.",
 )
 @json_option("What was checked as JSON, with full lists.")
 @force_option
@@ -199,68 +201,58 @@ def _devices(text: str) -> tuple[int, ...]:
 @xi.command()
 @click.argument("table", metavar="TRAININGS")
 @setting(
-    "-o --output",
-    metavar="DIR",
-    required=True,
-    help="Folder of xi.csv and profiles.csv.",
+    "-o --output", "Folder of xi.csv and profiles.csv.", metavar="DIR", required=True
 )
 @setting(
     "--pairs",
+    "Only these pairs, as xi show --retest writes them. [all pairs]",
     metavar="FILE",
-    help="Only these pairs, as xi show --retest writes them. [all pairs]",
 )
 @setting(
-    "--again",
-    FLAG,
-    help="Measure also pairs that are in xi.csv, and replace their rows.",
+    "--again", "Measure also pairs that are in xi.csv, and replace their rows.", FLAG
 )
 @setting(
-    "--repeats",
-    Number(2, whole=True),
-    3,
-    help="Rounds of A alone, B alone, both together.",
+    "--repeats", "Rounds of A alone, B alone, both together.", Number(2, whole=True), 3
 )
-@setting("--steps", whole(1), 50, help="Least step times of each run.")
+@setting("--steps", "Least step times of each run.", whole(1), 50)
 @setting(
     "--at-least at_least_s",
+    "Seconds over which they are read: jobs that take turns need many turns.",
     seconds(zero=True, high=MAX_LIMIT_S),
     5.0,
-    help="Seconds over which they are read: jobs that take turns need many turns.",
 )
 @setting(
-    "--warmup",
-    whole(0),
-    10,
-    help="Step times at the start of each run that do not count.",
+    "--warmup", "Step times at the start of each run that do not count.", whole(0), 10
 )
 @setting(
     "--time-limit time_limit_s",
+    "Seconds that a run may take.",
     seconds(high=MAX_LIMIT_S),
     600.0,
-    help="Seconds that a run may take.",
 )
 @setting(
     "--pattern",
+    (
+        "How to find step times in output: the name of a form, such as keras, or a regular "
+        "expression with a group seconds, ms, steps_per_s, samples_per_s or time. [the first "
+        "form that fits]"
+    ),
     metavar="NAME|REGEX",
-    help="How to find step times in output: the name of a form, such as keras, "
-    "or a regular expression with a group seconds, ms, steps_per_s, samples_per_s or time. [the first form that fits]",
 )
 @setting(
-    "--units",
-    Number(0, above=True),
-    help="Units that they share. [the number of --devices]",
+    "--units", "Units that they share. [the number of --devices]", Number(0, above=True)
 )
 @setting(
     "--gpu",
+    "What reads the GPUs while a command runs alone.",
     Name(("auto", "nvidia-smi", "rocm-smi", "none")),
     "auto",
-    help="What reads the GPUs while a command runs alone.",
 )
 @setting(
     "--devices",
+    "GPUs that both use, and that are read. [all, read all]",
     Form(_devices),
     metavar="N,N",
-    help="GPUs that both use, and that are read. [all, read all]",
 )
 @pickle_option
 def measure(
