@@ -131,6 +131,12 @@ def test_all_sources_together(ingest: Ingest) -> None:
     why = "jobs ran on nodes that are not in the list of nodes: left out: 1 of 2 nodes with jobs"
     assert why in out
     assert f"warning: {why}" in err
+    _, err = ingest(*command, "--nodes", "n[01-10]")
+    never = "and has the log all of its jobs?: 8 of 10 nodes"
+    assert (
+        f"warning: most nodes of the list ran no job: is it the list of this machine, {never}"
+        in err
+    )
 
 
 def test_several_files_are_one_log_and_times_are_local(ingest: Ingest) -> None:
