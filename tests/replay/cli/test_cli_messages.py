@@ -40,7 +40,8 @@ def files(here: Path) -> None:
         ("--option align-job=yes", ["unknown option 'align-job'; did you mean 'align-jobs'?\n"]),
         ("compare --policy milp,pollux --preset best",
          ["pollux: --preset best is for --policy milp", "--variant 'NAME: OPTIONS' gives options to one"]),
-        ("evaluate none.sacct", ["note: no --tz: times that state no zone are taken as UTC", "none.sacct: cannot be read"]),
+        ("evaluate none.sacct",
+         ["note: no --tz: times that state no zone are taken as UTC", "none.sacct: cannot be read"]),
     ],
 )  # fmt: skip
 def test_what_is_refused_names_what_may_have_been_meant(told: Told, line: str, parts: list[str]) -> None:  # fmt: skip
