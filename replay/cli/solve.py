@@ -44,7 +44,8 @@ def solve(problem: str, **given: Any) -> int:
     if problem.endswith((".jsonl", ".jsonl.gz")):
         return _batch(content, solver)
     try:
-        document = decoded_json(content, name)
+        with reading(name):  # a document may not fit into memory
+            document = decoded_json(content, name)
     except InputError:
         if problem != "-" or len(content.splitlines()) < 2:
             raise
