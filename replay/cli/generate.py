@@ -122,12 +122,12 @@ def job_table(
 
 @generate.command(name="log")
 @click.argument("scheduler", type=Checked(Name(SCHEDULERS)))
-@setting("--nodes", "Size of the machine.", Number(2, whole=True), 64)
+@setting("--nodes", "Size of the machine.", whole(2), 64)
 @setting("--days", "Length.", Number(0, 366, above=True), 3.0)
 @setting(
     "--gpus-per-node",
     "slurm: jobs want GPUs, some of one node or all of several, for `ingest --unit gpu`.",
-    Number(1, 1024, whole=True),
+    whole(1, 1024),
     metavar="N",
 )
 @output_option("Target, a text file.")

@@ -39,6 +39,8 @@ ALIKE = 0.9
 
 Kind = Literal["piecewise", "amdahl", "usl"]
 POSITIVE = Number(0, above=True)
+# Work of a training of the paper, samples: 100 epochs of ImageNet.
+PMAX = 1.3e8
 
 
 @click.group(cls=Group)
@@ -116,7 +118,12 @@ def _instant(text: str) -> pd.Timestamp:
     Form(_instant),
     metavar="TIME",
 )
-@setting("--pmax", "Work of a job, samples.", POSITIVE, 1.3e8)
+@setting("--pmax", f"Work of a job, samples. [{PMAX:g}]", POSITIVE)
+@setting(
+    "--sizes",
+    "The only numbers of units on which the jobs run. [all from Jmin to Jmax]",
+    metavar="COUNTS|powers-of-2",
+)
 @setting("--tcup", "Seconds to grow.", seconds(zero=True), 18.0)
 @setting("--tcdw", "Seconds to shrink.", seconds(zero=True), 12.0)
 @force_option
@@ -185,6 +192,9 @@ def fit(
     ]
     _report(fitted)
     if output:
+        if given["pmax"] is None and any(own.pmax is None for own, _ in measured):
+            work = f"each job has the work of {PMAX:g} samples"
+            say_note(f"{work}, where no column pmax states it: --pmax says otherwise")
         made = _job_table(fitted, given)
         if text := different_rates(made):
             say_note(text)
@@ -320,10 +330,11 @@ def _job_table(
             "model": entry.model,
             "Jmin": low,
             "Jmax": jmax,
-            "Pmax": given["pmax"] if own.pmax is None else own.pmax,
+            "Pmax": (given["pmax"] or PMAX) if own.pmax is None else own.pmax,
             "Tsub": when,
             "Tcup": given["tcup"],
             "Tcdw": given["tcdw"],
+            "sizes": given["sizes"],
             "Ns": curve.ns.tolist(),
             "Ps": curve.ps.tolist(),
             "Os": curve.ps.tolist(),

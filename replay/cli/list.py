@@ -13,7 +13,7 @@ import click
 
 from bft.models import InputError
 from bft.models.checks import Name
-from bft.models.plugins import constants_of
+from bft.models.plugins import constants_of, expected
 from bft.replay.cli.commands import Command, fitted
 from bft.replay.cli.parameters import Checked, json_option
 from bft.replay.options.options import FIELDS
@@ -32,9 +32,10 @@ def _policy(name: str) -> Entry:
     for constant in constants_of(policy.factory, list(Options().settings())):
         known = asdict(constant)
         del known["type"]
-        known |= {"expected": constant.expected, "default": _as_set(constant.default)}
+        wanted = expected(constant.type)
+        known |= {"expected": wanted, "default": _as_set(constant.default)}
         options.append(known)
-        what = constant.help or constant.expected
+        what = constant.help or wanted
         lines.append(f"--set {constant.name}={known['default']}  {what}")
     traits = list(policy.traits.stated)
     return {

@@ -16,11 +16,11 @@ from bft.models.checks import (
     POLICY,
     SECTIONS,
     TEXT,
+    TEXTS,
     TRUST_PICKLE,
     Check,
     Form,
     Name,
-    OneOrMore,
     OptionField,
     Several,
     seconds,
@@ -52,7 +52,7 @@ class Checked(_AnyType):
 
     def split_envvar_value(self, rv: str) -> Sequence[str]:
         """Return the values of a variable: files as in PATH, others with blanks between."""
-        return rv.split(os.pathsep if self.check is TEXT else None)
+        return rv.split(os.pathsep if self.check in (TEXT, TEXTS) else None)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -97,10 +97,11 @@ def option(field: OptionField, **known: Any) -> Decorator:
     check = field.check
     named = (parameter_name(field),) if field.name else ()
     if field.rare or check is not FLAG:
-        each = check.each if isinstance(check, Several | OneOrMore) else check
-        usual: dict[str, Any] = {"type": Checked(each), "multiple": each is not check}
+        each = check.each if isinstance(check, Several) else check
+        several = each is not check or check is TEXTS
+        usual: dict[str, Any] = {"type": Checked(each), "multiple": several}
         usual["metavar"] = field.metavar
-        constant = each is check and not (field.varies or field.rare)
+        constant = not several and not (field.varies or field.rare)
         if constant and field.default is not None:
             usual |= {"default": field.default, "show_default": True}
     else:

@@ -87,7 +87,7 @@ class Axis(Checked):
             return value
         check = self.check
         splits = check in (FLAG, OBJECTIVE) or isinstance(check, Number | Name)
-        ranges = isinstance(check, Number) and check.whole
+        ranges = check.kind == "integer"
         values: list[Any] = []
         for text in value.split(",") if splits else [value]:
             values += self._range(text) if ranges and ":" in text else [text]
@@ -430,7 +430,7 @@ LATER = {"index": "--index", "collect": "--collect", "best": "--best"}
 @setting(
     "--index",
     "Of the sweep in --out replay this point only, from 0, as a job of an array does.",
-    Number(whole=True),
+    Number(kind="integer"),
     metavar="I",
 )
 @setting(

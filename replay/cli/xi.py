@@ -211,9 +211,7 @@ def _devices(text: str) -> tuple[int, ...]:
 @setting(
     "--again", "Measure also pairs that are in xi.csv, and replace their rows.", FLAG
 )
-@setting(
-    "--repeats", "Rounds of A alone, B alone, both together.", Number(2, whole=True), 3
-)
+@setting("--repeats", "Rounds of A alone, B alone, both together.", whole(2), 3)
 @setting("--steps", "Least step times of each run.", whole(1), 50)
 @setting(
     "--at-least at_least_s",
