@@ -23,7 +23,7 @@ from bft.models import InputError, JobTable, XiTable, jobs_from_frame, xi_from_f
 from bft.models.checks import FLAG, refuse_unknown
 from bft.models.errors import option_names
 from bft.replay import Options, Policy
-from bft.replay.cli.watcher import Bar, StageBar
+from bft.replay.cli.watcher import Shown
 from bft.replay.inputs.files import Files
 from bft.replay.inputs.notes import Notes, Watcher
 from bft.replay.options.options import FIELDS, PRICES
@@ -112,7 +112,7 @@ def replay(
             made = Options(**full_names({**stated, "policy": name}))
             folder = Path(tempfile.mkdtemp(prefix="bft-") if out is None else out)
             try:
-                with Bar() if progress else nullcontext(_Logged()) as watcher:
+                with Shown(drawn=True) if progress else nullcontext(_Logged()) as watcher:
                     execute(
                         made,
                         folder,
@@ -120,7 +120,7 @@ def replay(
                         watcher=watcher,
                         files=Files(in_memory),
                     )
-                    if isinstance(watcher, Bar):
+                    if isinstance(watcher, Shown):
                         watcher.done()
                 return Run.temporary(folder) if out is None else Run(folder)
             except BaseException as error:
@@ -227,7 +227,9 @@ class _Logged(Watcher):
 
 def stages(count: int, *, progress: bool) -> AbstractContextManager[Watcher]:
     """What shows the stages of an evaluation; a note that several replays have is logged once."""
-    return StageBar(count) if progress else nullcontext(Notes(_Logged()))
+    if progress:
+        return Shown(drawn=True, stages=count)
+    return nullcontext(Notes(_Logged()))
 
 
 class Example(NamedTuple):

@@ -158,8 +158,9 @@ def execute(
         if run.checkpoint is not None and not run.metrics["interrupted"]:
             run.checkpoint.path.unlink(missing_ok=True)
     if run.failed is not None:
+        count = run.metrics["decisions"] + 1
         raise PolicyError(
-            f"{run.failed}; what was replayed before is kept in {folder} and marked"
+            f"{run.failed}, at decision {count:,}; what was replayed before is kept in {folder} and marked"
         )
     return summary
 

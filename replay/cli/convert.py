@@ -7,25 +7,34 @@ from pathlib import Path
 import click
 
 from bft.models import InputError
+from bft.models.checks import FLAG
 from bft.models.files import drafted, refuse_existing
-from bft.replay.cli.messages import say_note
-from bft.replay.cli.parameters import TableCommand, force_option, output_option
+from bft.replay.cli.commands import Command, say_note
+from bft.replay.cli.parameters import (
+    force_option,
+    output_option,
+    pickle_option,
+    setting,
+)
 
 JOB_MARKS = {"Jmin", "Jmax", "Pmax"}
 CURVE_MARKS = {"Ns", "Ps"}
 
 
-@click.command(cls=TableCommand)
+@click.command(cls=Command)
 @click.argument("sources", metavar="FILE [FILE]", nargs=-1, required=True)
 @output_option("Target: .parquet or .csv (jobs: .jsonl too).")
-@click.option(
-    "--sort", is_flag=True, help="Accept a trace whose rows are not in order of time."
-)
-@force_option()
+@setting("--sort", "Accept a trace whose rows are not in order of time.", FLAG)
+@force_option
+@pickle_option
 def convert(sources: tuple[str, ...], output: str, sort: bool, force: bool) -> None:
     """Rewrite a node trace, a job table, or a published pair of job tables (bounds, scalability) in the native form.
 
     The target is only replaced after a complete conversion.
+
+    Such as:
+    bft-replay convert trace.pkl.gz -o trace.parquet
+    bft-replay convert jobs.csv -o jobs.parquet
     """
     from bft.models import (
         JobTable,

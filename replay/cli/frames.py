@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
+import math
 import shutil
 import sys
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,15 +15,13 @@ import click
 from bft.models import InputError, write_parquet
 from bft.models.errors import printable
 from bft.models.files import drafted, figure_folder
-from bft.replay.cli.parameters import Decorator, together
+from bft.replay.cli.parameters import Decorator, setting, together
 from bft.replay.results.run_directory import plain
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-# Characters of a name in one line above a column.
-MAX_NAME = 16
 SUFFIXES = (".csv", ".parquet", ".json", ".md")
 Rows = Sequence[Sequence[str]]
 
@@ -85,89 +82,29 @@ def as_markdown(titles: Sequence[str], rows: Rows) -> str:
 
 
 def show_table(titles: Sequence[str], rows: Rows, names: int = 1) -> None:
-    """Print a table: in columns, or on a terminal that is narrower with one row for each of them.
+    """Print a table; on a narrower terminal in blocks of as many columns as fit.
 
     Parameters
     ----------
     titles, rows
         Titles of the columns, and cells.
     names
-        Number of first columns that name a row; numbers stand in the others.
+        Number of first columns that name a row, and stand in each block; numbers stand in the others.
     """
-    rows = [[printable(cell) for cell in row] for row in rows]
-    lines = _in_columns(titles, rows, names)
-    if sys.stdout.isatty():
-        lines = table_lines(titles, rows, names, shutil.get_terminal_size().columns)
-    plain_terminal = os.environ.get("TERM") == "dumb" or "NO_COLOR" in os.environ
-    for line in lines:
-        cells = [
-            click.style(cell, fg="green", bold=True) if cell.endswith("*") else cell
-            for cell in line
-        ]
-        text = "  ".join(cells).rstrip()
-        click.echo(text, color=False if plain_terminal else None)
-
-
-def table_lines(
-    titles: Sequence[str], rows: Rows, names: int, width: int
-) -> list[list[str]]:
-    """Return the padded cells of a table's lines, none of which is wider than `width` as long as its words are not.
-
-    A table that fits has a line for each row. Another one is turned: it has a line for each column and beside each
-    other as many rows as fit, and then those that are left.
-
-    Examples
-    --------
-    >>> rows = [["milp", "12 h", "3", "0.91"], ["fifo, -maxJ 5", "7 h", "4", "0.88"]]
-    >>> for line in table_lines(["", "JCT", "finished", "U"], rows, 1, 30):
-    ...     print("  ".join(line).rstrip())
-              milp  fifo, -maxJ 5
-    JCT       12 h            7 h
-    finished     3              4
-    U         0.91           0.88
-    """
-    lines = _in_columns(titles, rows, names)
-    if _width(lines) <= width:
-        return lines
-    turned: list[list[str]] = []
-    left = list(rows)
-    while left:
-        beside = len(left)
-        while beside > 1 and _width(_turned(titles, left[:beside], names)) > width:
-            beside -= 1
-        turned += [[]] * bool(turned) + _turned(titles, left[:beside], names)
-        left = left[beside:]
-    return turned
-
-
-def _width(lines: list[list[str]]) -> int:
-    return max(sum(map(len, line)) + 2 * (len(line) - 1) for line in lines)
-
-
-def _turned(titles: Sequence[str], rows: Rows, names: int) -> list[list[str]]:
-    """Return the lines of a table with a column for each row, whose names are broken between words."""
-    heads = [
-        textwrap.wrap(", ".join(row[:names]), MAX_NAME, break_on_hyphens=False) or [""]
-        for row in rows
-    ]
-    height = max(map(len, heads))
-    columns = [
-        [""] * (height - len(head)) + head + list(row[names:])
-        for head, row in zip(heads, rows, strict=True)
-    ]
-    first = [""] * height + list(titles[names:])
-    lines = [list(line) for line in zip(first, *columns, strict=True)]
-    return _in_columns(lines[0], lines[1:], 1)
-
-
-def _in_columns(titles: Sequence[str], rows: Rows, names: int) -> list[list[str]]:
-    """The padded cells of a table with a line for each row; names stand on the left, numbers on the right."""
     columns = []
-    for place, column in enumerate(zip(titles, *rows, strict=True)):
-        width = max(map(len, column))
+    for place, texts in enumerate(zip(titles, *rows, strict=True)):
+        cells = [printable(cell) for cell in texts]
         padded = str.ljust if place < names else str.rjust
-        columns.append([padded(cell, width) for cell in column])
-    return [list(line) for line in zip(*columns, strict=True)]
+        columns.append([padded(cell, max(map(len, cells))) for cell in cells])
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else math.inf
+    blocks = [columns[:names]]
+    for column in columns[names:]:
+        if sum(len(each[0]) + 2 for each in blocks[-1]) + len(column[0]) > width:
+            blocks.append(columns[:names])
+        blocks[-1].append(column)
+    for number, block in enumerate(blocks):
+        lines = ["  ".join(line).rstrip() for line in zip(*block, strict=True)]
+        click.echo("\n" * bool(number) + "\n".join(lines))
 
 
 # As bft.replay.report.FORMATS, which would import what nobody needs who asks for help.
@@ -176,15 +113,10 @@ FORMS = ("png", "svg", "pdf")
 
 def figure_options(what: str) -> Decorator:
     """The options of all forms; `what` is the help of the first."""
-    first, *others = FORMS
+    same = {form: f"The same as {form.upper()}." for form in FORMS}
+    helps = {**same, FORMS[0]: what}
     return together(
-        click.option(f"--{first}", metavar="DIR", help=what),
-        *(
-            click.option(
-                f"--{form}", metavar="DIR", help=f"The same as {form.upper()}."
-            )
-            for form in others
-        ),
+        *(setting(f"--{form}", helps[form], metavar="DIR") for form in FORMS)
     )
 
 

@@ -9,102 +9,98 @@ from typing import Any, Literal
 import click
 
 from bft.models import InputError
-from bft.models.checks import Name, Number, seconds
+from bft.models.checks import TEXT, Name, Number, seconds, whole
 from bft.models.files import drafted, refuse_existing
-from bft.replay.cli.groups import Command, Group
-from bft.replay.cli.parameters import Checked, force_option, output_option, seed_option
+from bft.replay.cli.commands import Group
+from bft.replay.cli.parameters import Checked, force_option, output_option, setting
 
-ScenarioName = Literal["mix", "hpo", "nas", "llm"]
+SCHEDULERS = ("slurm", "pbs", "lsf", "sge", "cobalt", "flux")
+seed_option = setting("--seed", "Same seed, same file.", whole(0), 0)
 
 
 @click.group(cls=Group)
 def generate() -> None:
-    """Make a synthetic node trace or job table, calibrated to the Summit log of February 2021; or a scheduler's log."""
+    """Make a synthetic node trace or job table, calibrated to the Summit log of February 2021; or a scheduler's log.
+
+    Such as:
+    bft-replay generate trace --nodes 1024 --days 7 -o trace.parquet
+    bft-replay generate log slurm -o sacct.txt
+    """
 
 
-@generate.command(cls=Command, name="trace", short_help="A Summit-like node trace.")
-@click.option(
-    "--nodes",
-    type=click.IntRange(min=1),
-    default=512,
-    show_default=True,
-    help="Size of the machine.",
-)
-@click.option(
-    "--days",
-    type=Checked(Number(0, above=True)),
-    default=2.0,
-    show_default=True,
-    help="Length.",
-)
-@seed_option("Same seed, same trace.")
-@click.option(
-    "--start", default="2021-02-10", show_default=True, help="First day (UTC)."
-)
+@generate.command(name="trace")
+@setting("--nodes", "Size of the machine.", whole(1), 512)
+@setting("--days", "Length.", Number(0, above=True), 2.0)
+@setting("--start", "First day (UTC).", TEXT, "2021-02-10")
 @output_option("Target: .parquet, .csv or .csv.gz.")
-@force_option()
-def node_trace(
-    nodes: int, days: float, seed: int, start: str, output: str, force: bool
-) -> None:
-    """Make a node trace like Summit's, of any size and length."""
+@seed_option
+@force_option
+def node_trace(output: str, force: bool, **given: Any) -> None:
+    """Make a node trace like Summit's, of any size and length.
+
+    Such as:
+    bft-replay generate trace -o trace.parquet
+    bft-replay generate trace --nodes 1024 --days 7 --seed 1 -o trace.parquet
+    """
     from bft.datasets import generate_node_trace
     from bft.replay.trace.trace_files import trace_from_frame, write_trace
 
     refuse_existing(output, force=force)
     with _in_range("--start, --days"):
-        table = generate_node_trace(nodes=nodes, days=days, seed=seed, start=start)
+        table = generate_node_trace(**given)
         made = trace_from_frame(table.frame, metadata=table.metadata)
     write_trace(made, output)
-    click.echo(f"{output}: {nodes} nodes, {len(made)} events")
+    click.echo(f"{output}: {given['nodes']} nodes, {len(made)} events")
 
 
-@generate.command(cls=Command, name="jobs", short_help="A table of DNN trainings.")
-@click.option("--scenario", type=Checked(Name(("mix", "hpo", "nas", "llm"))), default="mix", show_default=True,
-              help="mix: seven DNNs in turn; hpo: identical trials of a search; nas: a search's first generation; "
-              "llm: few wide jobs with start-ups of minutes.")  # fmt: skip
-@click.option(
-    "--jobs",
-    "count",
-    type=click.IntRange(min=1),
-    help="How many. [mix 1001, hpo 100, nas 20, llm 5]",
+@generate.command(name="jobs")
+@setting(
+    "--scenario",
+    (
+        "mix: seven DNNs in turn; hpo: identical trials of a search; nas: a search's first "
+        "generation; llm: few wide jobs with start-ups of minutes."
+    ),
+    Name(("mix", "hpo", "nas", "llm")),
+    "mix",
 )
-@seed_option("Same seed, same jobs.")
-@click.option(
+@setting("--jobs", "How many. [mix 1001, hpo 100, nas 20, llm 5]", whole(1))
+@setting(
     "--first-submit",
-    required=True,
+    "When the first job is submitted (UTC).",
     metavar="TIME",
-    help="When the first job is submitted (UTC).",
+    required=True,
 )
-@click.option("--interval", "interval_s", type=Checked(seconds(zero=True)),
-              help="Seconds between submissions. [mix 36, llm 3600, else 0]")  # fmt: skip
-@click.option(
-    "--pmax",
-    type=Checked(Number(0, above=True)),
-    help="Work of a job, samples. [1.3e8; llm 2e9]",
+@setting(
+    "--interval interval_s",
+    "Seconds between submissions. [mix 36, llm 3600, else 0]",
+    seconds(zero=True),
 )
-@click.option("--objective", type=Checked(Name(("throughput", "efficiency"))), default="throughput", show_default=True,
-              help="What the jobs optimise.")  # fmt: skip
-@click.option(
+@setting("--pmax", "Work of a job, samples. [1.3e8; llm 2e9]", Number(0, above=True))
+@setting(
     "--model",
-    help="The network whose curve all jobs have. [hpo ShuffleNet, nas MnasNet, llm VGG16]",
+    "The network whose curve all jobs have. [hpo ShuffleNet, nas MnasNet, llm VGG16]",
 )
-@click.option("--curve", metavar="FILE",
-              help="Measured throughputs (model, units, throughput) of all jobs; --model picks one.")  # fmt: skip
-@click.option("--trace", metavar="FILE",
-              help="Node trace: jobs ask (Jreq) for at most half of the units that are idle on average.")  # fmt: skip
+@setting(
+    "--trace",
+    "Node trace: jobs ask (Jreq) for at most half of the units that are idle on average.",
+    metavar="FILE",
+)
 @output_option("Target: .parquet, .csv or .jsonl.")
-@force_option()
+@seed_option
+@force_option
 def job_table(
-    scenario: ScenarioName,
-    curve: str | None,
-    model: str | None,
-    count: int | None,
+    scenario: Literal["mix", "hpo", "nas", "llm"],
     trace: str | None,
     output: str,
     force: bool,
     **given: Any,
 ) -> None:
-    """Make a table of trainings with measured scalability: a mix, a search's trials or members, or large models."""
+    """Make a table of trainings with measured scalability: a mix, a search's trials or members, or large models.
+
+    Such as:
+    bft-replay generate jobs --first-submit 2021-02-10 -o jobs.parquet
+    bft-replay generate jobs --jobs 60 --interval 1200 --first-submit 2021-02-10 -o jobs.csv
+    """
     from bft.datasets import generate_dnn_jobs
     from bft.datasets.dnn_jobs import SCENARIOS
     from bft.models import jobs_from_frame
@@ -113,14 +109,8 @@ def job_table(
     from bft.replay.trace.trace_statistics import half_of_idle
 
     refuse_existing(output, force=force)
-    points = None
-    if curve is not None:
-        model, points = _measured(curve, model)
     with _in_range("--first-submit, --interval, --jobs"):
-        frame = generate_dnn_jobs(
-            scenario, jobs=count, model=model, curve=points, **given
-        )
-    made = jobs_from_frame(frame)
+        made = jobs_from_frame(generate_dnn_jobs(scenario, **given))
     if trace is not None:
         made = made.asking_at_most(half_of_idle(read_trace(trace)))
     with drafted(output) as draft:
@@ -130,80 +120,44 @@ def job_table(
         click.echo(f"replay them with {SCENARIOS[scenario]['replay']}")
 
 
-def _measured(path: str, model: str | None) -> tuple[str, dict[int, float]]:
-    """The median throughput by units of the only model in a table, or of the one that is named."""
-    from bft.models import read_throughputs
-
-    by_model = {each.model: each for each in read_throughputs(path)}
-    if model is None and len(by_model) > 1:
-        raise InputError(
-            f"holds {len(by_model)} models: choose one by --model",
-            file=path,
-            column="model",
-        )
-    name = next(iter(by_model)) if model is None else model
-    if name not in by_model:
-        raise InputError(
-            f"has no model {name!r}, but {', '.join(by_model)}",
-            file=path,
-            column="model",
-        )
-    measured = by_model[name]
-    return name, dict(
-        zip(map(int, measured.sizes()), map(float, measured.medians()), strict=True)
-    )
-
-
-@generate.command(cls=Command, name="log", short_help="A scheduler's log.")
-@click.argument(
-    "scheduler", type=Checked(Name(("slurm", "pbs", "lsf", "sge", "cobalt", "flux")))
+@generate.command(name="log")
+@click.argument("scheduler", type=Checked(Name(SCHEDULERS)))
+@setting("--nodes", "Size of the machine.", whole(2), 64)
+@setting("--days", "Length.", Number(0, 366, above=True), 3.0)
+@setting(
+    "--gpus-per-node",
+    "slurm: jobs want GPUs, some of one node or all of several, for `ingest --unit gpu`.",
+    whole(1, 1024),
+    metavar="N",
 )
-@click.option(
-    "--nodes",
-    type=click.IntRange(min=2),
-    default=64,
-    show_default=True,
-    help="Size of the machine.",
-)
-@click.option(
-    "--days",
-    type=Checked(Number(0, 366, above=True)),
-    default=3.0,
-    show_default=True,
-    help="Length.",
-)
-@seed_option("Same seed, same jobs.")
-@click.option("--gpus-per-node", type=click.IntRange(min=1, max=1024), default=None, metavar="N",
-              help="slurm: jobs want GPUs, some of one node or all of several, for `ingest --unit gpu`.")  # fmt: skip
 @output_option("Target, a text file.")
-@force_option()
+@seed_option
+@force_option
 def scheduler_log(
     scheduler: str,
-    nodes: int,
-    days: float,
-    seed: int,
     gpus_per_node: int | None,
     output: str,
     force: bool,
+    **given: Any,
 ) -> None:
     """Make a log as SCHEDULER writes it, of a machine that is made up: to try `bft-replay ingest` on.
 
     slurm is what `sacct -P` prints, pbs and sge are accounting files, lsf is lsb.acct, cobalt is ALCF's job table,
     flux is what `flux jobs -o` prints.
+
+    Such as:
+    bft-replay generate log slurm -o sacct.txt
+    bft-replay generate log pbs --nodes 256 --days 14 --seed 1 -o accounting
     """
     from bft.datasets import generate_log
 
     refuse_existing(output, force=force)
-    how: dict[str, Any] = {
-        "seed": seed,
-        "gpus_per_node": gpus_per_node or 0,
-    }
-    text = generate_log(scheduler, nodes=nodes, days=days, **how)
+    text = generate_log(scheduler, gpus_per_node=gpus_per_node or 0, **given)
     with drafted(output) as draft:
         draft.write_text(text, encoding="utf-8")
-    click.echo(
-        f"{output}: log of {nodes} nodes for {days:g} days, {len(text.splitlines()):,} lines, synthetic"
-    )
+    machine = f"log of {given['nodes']} nodes for {given['days']:g} days"
+    lines = f"{len(text.splitlines()):,} lines, synthetic"
+    click.echo(f"{output}: {machine}, {lines}")
 
 
 @contextmanager

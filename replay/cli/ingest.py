@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,25 +11,25 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from bft.models import InputError
-from bft.models.checks import Name, seconds
+from bft.models.checks import FLAG, TEXT, Name, Several, seconds, whole
 from bft.models.files import drafted, refuse_existing, refuse_inputs
-from bft.replay.cli.groups import Command
-from bft.replay.cli.messages import quiet, say_warning
+from bft.replay.cli.commands import Command, say_warning
 from bft.replay.cli.parameters import (
     Checked,
     force_option,
     json_option,
     output_option,
+    setting,
     together,
 )
-from bft.replay.cli.watcher import bar, console
+from bft.replay.cli.watcher import watching
 from bft.replay.logs.records import FILTERS
 
 if TYPE_CHECKING:
-    from bft.replay.logs.ingest import IngestOptions
-    from bft.replay.logs.records import Account
-    from bft.replay.logs.trace import Coverage
-    from bft.replay.trace.node_trace import NodeTrace
+    from bft.replay.logs.ingest import Ingested, IngestOptions
+
+# Files that are read in a moment need no bar.
+LARGE_BYTES = 8 << 20
 
 
 def _recipes() -> Iterator[str]:
@@ -60,133 +59,113 @@ def each_form() -> Iterator[str]:
 
 # What the logs are, and how they are read: options of all commands that read them.
 log_options = together(
-    click.option(
+    setting(
         "--nodes",
+        (
+            "Nodes of the machine: a host list such as cn[001-128], or what scontrol show node, "
+            "sinfo, pbsnodes -a, bhosts or qhost print."
+        ),
+        Several(TEXT),
         metavar="FILE|LIST",
-        multiple=True,
-        help="Nodes of the machine: a host list such as "
-        "cn[001-128], or what scontrol show node, sinfo, pbsnodes -a, bhosts or qhost print.",
     ),
-    click.option(
+    setting(
         "--events",
+        (
+            "When nodes were down or drained: sacctmgr -P show event, or CSV with "
+            "node,start,end,state."
+        ),
+        Several(TEXT),
         metavar="FILE",
-        multiple=True,
-        help="When nodes were down or drained: "
-        "sacctmgr -P show event, or CSV with node,start,end,state.",
     ),
-    click.option(
+    setting(
         "--reservations",
+        "When nodes were reserved: scontrol or sacctmgr -P show reservation.",
+        Several(TEXT),
         metavar="FILE",
-        multiple=True,
-        help="When nodes were reserved: scontrol or sacctmgr -P show reservation.",
     ),
-    click.option(
+    setting(
         "--tz",
+        "Zone of times that state none, such as Europe/Berlin. [UTC, with a note]",
         metavar="ZONE",
-        help="Zone of times that state none, such as Europe/Berlin. [UTC, with a note]",
     ),
-    click.option(
-        "--from",
-        "begin",
+    setting(
+        "--from begin",
+        "Begin of the window of observation, in --tz. [when the first job ended]",
         metavar="TIME",
-        help="Begin of the window of observation, in --tz. [when the first job ended]",
     ),
-    click.option(
-        "--to",
-        "end",
-        metavar="TIME",
-        help="Its end, in --tz. [the last start of a job]",
+    setting("--to end", "Its end, in --tz. [the last start of a job]", metavar="TIME"),
+    setting(
+        "--min-gap min_gap_s",
+        "Idle gaps shorter than this many seconds do not count as idle.",
+        seconds(zero=True),
+        10.0,
     ),
-    click.option(
-        "--min-gap",
-        "min_gap_s",
-        type=Checked(seconds(zero=True)),
-        default=10.0,
-        show_default=True,
-        help="Idle gaps shorter than this many seconds do not count as idle.",
-    ),
-    click.option(
+    setting(
         "--fields",
+        (
+            "Names of the columns of a file without a header line, in sacct's words; xdmod for "
+            "XDMoD's."
+        ),
         metavar="A,B,...",
-        default="",
-        help="Names of the columns of a file without a header line, "
-        "in sacct's words; xdmod for XDMoD's.",
     ),
-    click.option(
-        "--map",
-        "columns",
+    setting(
+        "--map columns",
+        (
+            "Names of the columns of a table, CSV or Parquet, in those of FORMAT: intervals "
+            "node=nodes,start=start_time,end=end_time; or the NAME of a public data set: alcf, "
+            "lassen, frontier, kestrel, acme, pm100, adastra, fugaku, mit-supercloud, "
+            "alibaba-2020."
+        ),
         metavar="OURS=THEIRS,...|NAME",
-        default="",
-        help="Names of the columns of a table, "
-        "CSV or Parquet, in those of FORMAT: intervals node=nodes,start=start_time,end=end_time; or the NAME of "
-        "a public data set: alcf, lassen, frontier, kestrel, acme, pm100, adastra, fugaku, mit-supercloud, "
-        "alibaba-2020.",
     ),
-    click.option(
-        "--delimiter",
-        metavar="TEXT",
-        default="",
-        help="What separates columns. [as in the header]",
+    setting(
+        "--delimiter", "What separates columns. [as in the header]", metavar="TEXT"
     ),
-    together(
-        *(
-            click.option(
-                f"--{name}",
-                metavar="NAME",
-                help=each.help,
-            )
-            for name, each in FILTERS.items()
-        )
+    *(
+        setting(f"--{name}", each.help, metavar="NAME")
+        for name, each in FILTERS.items()
     ),
-    click.option(
-        "--processors-per-node",
-        type=click.IntRange(min=1),
-        help="For logs that count processors (SWF).",
+    setting("--processors-per-node", "For logs that count processors (SWF).", whole(1)),
+    setting(
+        "--machine-nodes", "Size of the machine, for logs that name no nodes.", whole(1)
     ),
-    click.option(
-        "--machine-nodes",
-        type=click.IntRange(min=1),
-        help="Size of the machine, for logs that name no nodes.",
-    ),
-    click.option(
-        "--machine", metavar="NAME", default="", help="Name of the machine, for people."
-    ),
-    click.option(
+    setting("--machine", "Name of the machine, for people.", metavar="NAME"),
+    setting(
         "--mtime",
-        is_flag=True,
-        help="snapshots: where nothing else states a snapshot's time, take "
-        "that of the file's last change.",
+        (
+            "snapshots: where nothing else states a snapshot's time, take that of the file's last "
+            "change."
+        ),
+        FLAG,
     ),
-    click.option(
+    setting(
         "--uncertain",
-        metavar="unavailable|idle",
-        default="unavailable",
-        show_default=True,
-        help="What time counts as of which the logs may not show what nodes did.",
+        "What time counts as of which the logs may not show what nodes did.",
+        Name(("unavailable", "idle")),
+        "unavailable",
     ),
-    click.option(
+    setting(
         "--count-as",
+        (
+            "What states of nodes count as (idle, busy, unavailable) instead, such as "
+            "completing=idle,powered_down=idle."
+        ),
         metavar="WORD=STATE,...",
-        default="",
-        help="What states of nodes count as "
-        "(idle, busy, unavailable) instead, such as completing=idle,powered_down=idle.",
     ),
-    click.option(
-        "--completing",
-        "completing_s",
-        type=Checked(seconds(zero=True)),
-        default=0.0,
-        show_default=True,
-        help="Seconds for which nodes complete when a job has ended (an epilog): busy so long.",
+    setting(
+        "--completing completing_s",
+        "Seconds for which nodes complete when a job has ended (an epilog): busy so long.",
+        seconds(zero=True),
+        0.0,
     ),
-    click.option(
-        "--strict", is_flag=True, help="Refuse the first row that would be skipped."
-    ),
-    click.option(
+    setting("--strict", "Refuse the first row that would be skipped.", FLAG),
+    setting(
         "--allow-few",
-        is_flag=True,
-        help="Accept files of which fewer than half of the rows can be used, logs "
-        "without any job, and windows that lie mostly outside the logs.",
+        (
+            "Accept files of which fewer than half of the rows can be used, logs without any job, "
+            "and windows that lie mostly outside the logs."
+        ),
+        FLAG,
     ),
 )
 
@@ -195,9 +174,11 @@ def ingest_options(given: dict[str, Any], **more: Any) -> IngestOptions:
     """Return what `log_options` ask for; `more` are further options of ingest."""
     from bft.replay.logs.ingest import IngestOptions
 
-    fields = tuple(name.strip() for name in given["fields"].split(",") if name.strip())
-    delimiter = given["delimiter"].replace("\\t", "\t")
-    return IngestOptions(**{**given, **more, "fields": fields, "delimiter": delimiter})
+    stated = {name: value for name, value in given.items() if value is not None}
+    fields = (name.strip() for name in stated.pop("fields", "").split(","))
+    delimiter = stated.pop("delimiter", "").replace("\\t", "\t")
+    named = tuple(name for name in fields if name)
+    return IngestOptions(**stated, **more, fields=named, delimiter=delimiter)
 
 
 @click.command(cls=Command)
@@ -205,17 +186,43 @@ def ingest_options(given: dict[str, Any], **more: Any) -> IngestOptions:
 @click.argument("files", metavar="FILE...", nargs=-1, required=True)
 @output_option("Target: .parquet, .csv or .csv.gz.")
 @log_options
-@click.option("--unit", metavar="gpu|node|cpu:N", default="node", show_default=True, help="What turns idle: whole "
-              "nodes, or each GPU or N cores of a node by itself (slurm, slurm-json, pbs, lsf).")  # fmt: skip
-@click.option("--units-per-node", type=click.IntRange(min=1), help="Units (GPUs) of a node; with --unit of the nodes "
-              "of which --nodes states none. [1]")  # fmt: skip
-@click.option("--records", metavar="FILE", help="Write the table of records as well, .parquet or .csv: what each row "
-              "states, and why it was not used.")  # fmt: skip
+@setting(
+    "--unit",
+    (
+        "What turns idle: whole nodes, or each GPU or N cores of a node by itself (slurm, "
+        "slurm-json, pbs, lsf)."
+    ),
+    TEXT,
+    "node",
+    metavar="gpu|node|cpu:N",
+)
+@setting(
+    "--units-per-node",
+    "Units (GPUs) of a node; with --unit of the nodes of which --nodes states none. [1]",
+    whole(1),
+)
+@setting(
+    "--records",
+    (
+        "Write the table of records as well, .parquet or .csv: what each row states, and why "
+        "it was not used."
+    ),
+    metavar="FILE",
+)
 @json_option("The account of rows as JSON.")
-@force_option()
-@click.option("--recipe", metavar="SCHEDULER", type=Checked(Name(_recipes)), callback=_print_recipe, is_eager=True,
-              expose_value=False, help="Print the commands that export what is needed and exit: slurm, pbs, lsf, sge, "
-              "cobalt, flux, oar, htcondor, kubernetes, intervals, snapshots, ...")  # fmt: skip
+@force_option
+@setting(
+    "--recipe",
+    (
+        "Print the commands that export what is needed and exit: slurm, pbs, lsf, sge, "
+        "cobalt, flux, oar, htcondor, kubernetes, intervals, snapshots, ..."
+    ),
+    Name(_recipes),
+    metavar="SCHEDULER",
+    is_eager=True,
+    expose_value=False,
+    callback=_print_recipe,
+)
 def ingest(
     log_format: str,
     files: tuple[str, ...],
@@ -232,28 +239,31 @@ def ingest(
     zstd, bzip2); - is standard input. A node is idle while no job runs on it and it is neither down, drained nor
     reserved, as far as --events and --reservations say. The machine's own jobs are written beside the trace, as
     TRACE.jobs.parquet.
+
+    Such as:
+    bft-replay ingest --recipe slurm
+    bft-replay ingest slurm sacct.txt --nodes nodes.txt --tz Europe/Berlin -o trace.parquet
     """
     from bft.replay.logs.ingest import ingested
     from bft.replay.trace.trace_files import write_trace
 
-    target = Path(output)
-    refuse_existing(target, force=force)
-    if not target.name.lower().endswith((".parquet", ".csv", ".csv.gz")):
-        raise InputError(
-            "a node trace is written as .parquet, .csv or .csv.gz", file=target
-        )
     read = [*files, *given["nodes"], *given["events"], *given["reservations"]]
-    refuse_inputs(output, read)
-    if records is not None:
-        refuse_inputs(records, read)
-        refuse_existing(records, force=force)
-        if not records.lower().endswith((".parquet", ".csv")):
-            raise InputError("records are written as .parquet or .csv", file=records)
+    targets = {
+        "a node trace": (output, (".parquet", ".csv", ".csv.gz")),
+        "a table of records": (records, (".parquet", ".csv")),
+    }
+    for what, (target, suffixes) in targets.items():
+        if target is not None:
+            refuse_inputs(target, read)
+            refuse_existing(target, force=force)
+            if not target.lower().endswith(suffixes):
+                expected = f"{what} is written as {', '.join(suffixes)}"
+                raise InputError(expected, file=target)
     options = ingest_options(given, keep_records=records is not None)
     made = ingested(log_format, files, options, progress=_progress)
     for warning in made.account.warnings():
         say_warning(warning)
-    write_trace(made.trace, target, force=force)
+    write_trace(made.trace, output, force=force)
     if records is not None:
         _write_records(made.records, records)
     jobs = made.trace.host_jobs
@@ -266,81 +276,64 @@ def ingest(
         }
         click.echo(json.dumps(account, indent=2))
         return
-    for line in _summary(made.trace, made.account, made.coverage):
-        click.echo(line)
+    for label, text in _summary(made):
+        click.echo(f"{label:<28}{text}")
     units = f" of {made.trace.units:,} units" if made.trace.by_unit else ""
-    click.echo(
-        f"{output}: {len(made.trace.nodes)} nodes{units}, {len(made.trace)} events; "
-        f"bft-replay trace info {output} shows more"
-    )
+    made_of = f"{len(made.trace.nodes)} nodes{units}, {len(made.trace)} events"
+    click.echo(f"{output}: {made_of}; bft-replay trace info {output} shows more")
 
 
 def _write_records(records: Any, path: str) -> None:
     """Write the table of records."""
     from pyarrow import csv, parquet
 
+    write = parquet.write_table if path.lower().endswith(".parquet") else csv.write_csv
     with drafted(path) as draft:
-        if path.lower().endswith(".parquet"):
-            parquet.write_table(records, draft)
-        else:
-            csv.write_csv(records, draft)
+        write(records, draft)
 
 
 @contextmanager
 def _progress(name: str) -> Iterator[Callable[[int], None] | None]:
-    """A bar by bytes read, on a terminal and for files large enough to wait for."""
+    """Show the bytes read of files that are large enough to wait for."""
     path = Path(name)
-    if (
-        quiet()
-        or not sys.stderr.isatty()
-        or name == "-"
-        or not path.is_file()
-        or path.stat().st_size < 8 << 20
-    ):
+    if not path.is_file() or path.stat().st_size < LARGE_BYTES:
         yield None
         return
-    from rich.progress import DownloadColumn
-
-    with bar(DownloadColumn(), console()) as shown:
-        task = shown.add_task(path.name, total=path.stat().st_size, text="")
-        yield lambda so_far: shown.update(task, completed=so_far, refresh=True)
+    with watching() as shown:
+        shown.start(path.name, path.stat().st_size)
+        yield lambda so_far: shown.move(so_far, "")
 
 
-def _summary(made: NodeTrace, account: Account, coverage: Coverage) -> Iterator[str]:
+def _summary(made: Ingested) -> Iterator[tuple[str, str]]:
     """Yield the lines of the account for people."""
-    from bft.replay.trace.trace_statistics import iso
+    from bft.replay.trace.trace_statistics import idle_by_class, iso
 
-    yield f"{'lines':<28}{account.lines:,}, rows {account.rows:,}"
-    yield f"{'rows used':<28}{account.used:,}"
-    for label, tallies in (
-        ("skipped", account.skipped),
-        ("left out", account.left_out),
-        ("note", account.notes),
-    ):
+    trace, account, coverage = made.trace, made.account, made.coverage
+    yield "lines", f"{account.lines:,}, rows {account.rows:,}"
+    yield "rows used", f"{account.used:,}"
+    kinds = {"skipped": account.skipped, "left out": account.left_out}
+    for label, tallies in {**kinds, "note": account.notes}.items():
         for reason, tally in tallies.items():
-            yield f"{label:<28}{reason}{f': {tally}' if str(tally) else ''}"
-    window = " to ".join(iso(time, made.zone) for time in (made.start, made.end))
-    yield f"{'window':<28}{window} ({made.duration_s / 86400:.2f} days)"
-    yield f"{'nodes':<28}{coverage.nodes:,}, {coverage.nodes_never_busy:,} of them never busy"
+            yield label, f"{reason}{f': {tally}' if str(tally) else ''}"
+    window = " to ".join(iso(time, trace.zone) for time in (trace.start, trace.end))
+    yield "window", f"{window} ({trace.duration_s / 86400:.2f} days)"
+    yield (
+        "nodes",
+        f"{coverage.nodes:,}, {coverage.nodes_never_busy:,} of them never busy",
+    )
     if coverage.units is not None:
-        yield f"{'units':<28}{coverage.units:,}"
-    yield from _classes(made)
+        yield "units", f"{coverage.units:,}"
+    for name, each in idle_by_class(trace, trace.start, trace.end).items():
+        yield f"class {name}", f"{each['nodes']:,} nodes, idle {each['idle_share']:.1%}"
     overlaps = f"{coverage.overlaps_merged:,} overlapped or touched another"
     closed = f"{coverage.gaps_closed:,} gaps were too short to be idle"
-    yield f"{'intervals of nodes':<28}{coverage.intervals:,}; {overlaps}; {closed}"
+    yield "intervals of nodes", f"{coverage.intervals:,}; {overlaps}; {closed}"
     shares = f"busy {coverage.busy:.1%}, unavailable {coverage.unavailable:.1%}, idle {coverage.idle:.1%}"
     hours = f"{coverage.node_seconds / 3600:,.0f} h"
-    yield f"{f'{made.turns_idle}-time':<28}{hours}: {shares}, short gaps {coverage.short_gaps:.2%}"
-    jobs = made.host_jobs
-    if jobs is not None:
-        counts = jobs.counts()
-        limits = f"{counts['with_limit']:,} of the {counts['begun']:,} that began with a time limit"
-        yield f"{'host jobs':<28}{counts['jobs']:,} jobs, {limits}; {counts['reservations']:,} reservations"
-
-
-def _classes(made: NodeTrace) -> Iterator[str]:
-    """Yield a line for each class of nodes, where there are several."""
-    from bft.replay.trace.trace_statistics import idle_by_class
-
-    for name, each in idle_by_class(made, made.start, made.end).items():
-        yield f"{f'class {name}':<28}{each['nodes']:,} nodes, idle {each['idle_share']:.1%}"
+    text = f"{hours}: {shares}, short gaps {coverage.short_gaps:.2%}"
+    yield f"{trace.turns_idle}-time", text
+    if trace.host_jobs is not None:
+        of = trace.host_jobs.counts()
+        begun = f"{of['with_limit']:,} of the {of['begun']:,} that began"
+        limits = f"{begun} with a time limit; {of['reservations']:,} reservations"
+        yield "host jobs", f"{of['jobs']:,} jobs, {limits}"

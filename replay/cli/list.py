@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -14,11 +14,11 @@ import click
 from bft.models import InputError
 from bft.models.checks import Name
 from bft.models.plugins import constants_of, expected
-from bft.replay.cli.groups import Command
-from bft.replay.cli.messages import fitted
+from bft.replay.cli.commands import Command, fitted
 from bft.replay.cli.parameters import Checked, json_option
 from bft.replay.options.options import FIELDS
 
+# What is known of a policy, solver, format or option: a summary, perhaps lines below it, and more for JSON.
 Entry = dict[str, Any]
 
 
@@ -28,18 +28,24 @@ def _policy(name: str) -> Entry:
 
     policy = policy_type(name)
     described = inspect.getdoc(policy.factory) or ""
-    options = []
+    options, lines = [], []
     for constant in constants_of(policy.factory, list(Options().settings())):
         known = asdict(constant)
         del known["type"]
-        default = _as_set(constant.default)
-        options.append(
-            {**known, "expected": expected(constant.type), "default": default}
-        )
+        wanted = expected(constant.type)
+        known |= {"expected": wanted, "default": _as_set(constant.default)}
+        options.append(known)
+        what = constant.help or wanted
+        lines.append(f"--set {constant.name}={known['default']}  {what}")
+    traits = list(policy.traits.stated)
     return {
         "summary": described.partition("\n")[0],
-        "traits": list(policy.traits.stated),
+        "traits": traits,
         "options": options,
+        "lines": [
+            *([f"traits: {', '.join(traits)}"] if traits else []),
+            *(lines or ["It has no constants of its own."]),
+        ],
     }
 
 
@@ -52,51 +58,20 @@ def _as_set(value: Any) -> str:
     return str(value)
 
 
-def _constants(policy: Entry) -> Iterator[str]:
-    if policy["traits"]:
-        yield f"It is {', '.join(policy['traits'])}."
-    if not policy["options"]:
-        yield "It has no constants of its own."
-    for each in policy["options"]:
-        what = each["help"] or each["expected"]
-        yield f"--set {each['name']}={each['default']}  {what}"
-
-
 def _backend(name: str) -> Entry:
     from bft.milp.backends.registry import describe, formulations_of
 
     state = describe(name)
     there = f"available, {state.version or 'of no version'}; {state.licence}"
     missing = f"not available ({state.licence}): {state.how_to_get}"
+    formulations = list(formulations_of(name))
+    solves = f"solves: {', '.join(formulations)}"
     return {
         "summary": there if state.available else missing,
         **asdict(state),
-        "formulations": list(formulations_of(name)),
+        "formulations": formulations,
+        "lines": [*([f"limits: {state.limits}"] if state.limits else []), solves],
     }
-
-
-def _limits(backend: Entry) -> Iterator[str]:
-    if backend["limits"]:
-        yield f"limits: {backend['limits']}"
-    yield f"solves: {', '.join(backend['formulations'])}"
-
-
-def _policies() -> Sequence[str]:
-    from bft.replay.policies import policy_names
-
-    return policy_names()
-
-
-def _backends() -> Sequence[str]:
-    from bft.milp.backends.registry import backend_names
-
-    return backend_names()
-
-
-def _formats() -> Sequence[str]:
-    from bft.replay.logs.formats import format_names
-
-    return format_names()
 
 
 def _format(name: str) -> Entry:
@@ -105,35 +80,31 @@ def _format(name: str) -> Entry:
     return {"summary": log_format(name).about}
 
 
-def _options() -> Sequence[str]:
-    return [field.key for field in FIELDS.values() if field.rare]
-
-
 def _option(key: str) -> Entry:
     field = next(each for each in FIELDS.values() if each.key == key)
-    default = (
-        "" if field.shown or field.default is None else f" [{_as_set(field.default)}]"
-    )
-    return {
-        "summary": field.described + default,
-        "section": field.section,
-        "python": field.name,
-    }
+    constant = not field.shown and field.default is not None
+    default = f" [{_as_set(field.default)}]" if constant else ""
+    summary = f"{field.described}{default}"
+    return {"summary": summary, "section": field.section, "python": field.name}
 
 
-# What can be listed -> names, what is known of one, and the lines below its summary.
-LISTS: dict[
-    str,
-    tuple[
-        Callable[[], Sequence[str]],
-        Callable[[str], Entry],
-        Callable[[Entry], Iterator[str]] | None,
-    ],
-] = {
-    "policies": (_policies, _policy, _constants),
-    "backends": (_backends, _backend, _limits),
-    "formats": (_formats, _format, None),
-    "options": (_options, _option, None),
+def _names(what: str) -> Sequence[str]:
+    from bft.milp.backends.registry import backend_names
+    from bft.replay.logs.formats import format_names
+    from bft.replay.policies import policy_names
+
+    if what == "options":
+        return [field.key for field in FIELDS.values() if field.rare]
+    listed = {"policies": policy_names, "backends": backend_names}
+    return listed.get(what, format_names)()
+
+
+# What can be listed, and what tells about one.
+LISTS: dict[str, Callable[[str], Entry]] = {
+    "policies": _policy,
+    "backends": _backend,
+    "formats": _format,
+    "options": _option,
 }
 
 
@@ -145,13 +116,20 @@ def list_(what: str, name: str | None, as_json: bool) -> None:
     """List policies, solvers of decisions, formats of logs, or what --option sets; with NAME, describe one of them.
 
     Of a policy these are its constants, which --set changes; of a solver its limits and formulations.
+
+    Such as:
+    bft-replay list backends
+    bft-replay list policies tiresias-l
     """
-    all_names, describe, details = LISTS[what]
-    names = all_names() if name is None else [_known(name, all_names())]
-    entries = {}
+    names, entries = _names(what), {}
+    if name is not None:
+        try:
+            names = [Name(tuple(names))(name)]
+        except ValueError as error:
+            raise click.BadParameter(str(error), param_hint="NAME") from None
     for each in names:
         try:
-            entries[each] = describe(each)
+            entries[each] = LISTS[what](each)
         except InputError as error:
             if name is not None:
                 raise
@@ -163,13 +141,5 @@ def list_(what: str, name: str | None, as_json: bool) -> None:
     width = max(map(len, names))
     for each, entry in entries.items():
         click.echo(fitted(f"{each:<{width}}  {entry['summary']}", sys.stdout))
-        if details is not None and name is not None:
-            for line in details(entry):
-                click.echo(fitted(f"  {line}", sys.stdout))
-
-
-def _known(name: str, names: Sequence[str]) -> str:
-    try:
-        return Name(tuple(names))(name)
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="NAME") from None
+        for line in entry.get("lines", []) if name is not None else []:
+            click.echo(fitted(f"  {line}", sys.stdout))

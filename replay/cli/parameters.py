@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -19,19 +19,21 @@ from bft.models.checks import (
     TEXTS,
     TRUST_PICKLE,
     Check,
+    Form,
     Name,
-    Number,
     OptionField,
     Several,
     seconds,
 )
 from bft.models.files import read_toml
-from bft.replay.cli.groups import OTHER, RARE, Command, of_key
+from bft.replay.cli.commands import OTHER, RARE, of_key
 
 if TYPE_CHECKING:
     _AnyType = click.ParamType[Any]
 else:  # older versions of click have no such brackets
     _AnyType = click.ParamType
+
+Decorator = Callable[[Any], Any]
 
 
 class Option(click.Option):
@@ -42,9 +44,6 @@ class Option(click.Option):
         self.section = section
 
 
-Decorator = Callable[[Any], Any]
-
-
 class Checked(_AnyType):
     """A value that a check allows; texts are read first."""
 
@@ -53,18 +52,24 @@ class Checked(_AnyType):
 
     def split_envvar_value(self, rv: str) -> Sequence[str]:
         """Return the values of a variable: files as in PATH, others with blanks between."""
-        return rv.split(os.pathsep if self.check is TEXTS else None)
+        return rv.split(os.pathsep if self.check in (TEXT, TEXTS) else None)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> Any:
         """Return the value in its plain form, or fail saying what was expected."""
         try:
-            return (
-                self.check.read(value) if isinstance(value, str) else self.check(value)
-            )
+            if isinstance(value, str):
+                return self.check.read(value)
+            return self.check(value)
         except ValueError as error:
-            self.fail(str(error), param, ctx)
+            own = param is not None and param.name == "policy" and "." in str(value)
+            how = (
+                "; your own is a class package:Class that a package registers (docs/policies.md#your-own)"
+                if own
+                else ""
+            )
+            self.fail(f"{error}{how}", param, ctx)
 
     def get_metavar(
         self, param: click.Parameter, ctx: click.Context | None = None
@@ -77,35 +82,67 @@ class Checked(_AnyType):
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
         """The names that begin so; files and folders, where the option takes one."""
-        if param.metavar in ("FILE", "DIR", "NxU|FILE"):
-            return [
-                CompletionItem(
-                    incomplete, type="dir" if param.metavar == "DIR" else "file"
-                )
-            ]
+        kind = {"FILE": "file", "NxU|FILE": "file", "DIR": "dir"}.get(
+            param.metavar or ""
+        )
+        if kind is not None:
+            return [CompletionItem(incomplete, type=kind)]
         names = self.check.all_names() if isinstance(self.check, Name) else ()
         begun = incomplete.lower()
         return [CompletionItem(name) for name in names if name.startswith(begun)]
 
 
-def option(field: OptionField) -> Decorator:
-    """Return the option of the command line for an option of the table, or of another dataclass of options."""
+def option(field: OptionField, **known: Any) -> Decorator:
+    """Return the option of the command line for an option of the table; `known` is what click is told besides."""
     check = field.check
-    known: dict[str, Any] = {"is_flag": True, "default": False}
+    named = (parameter_name(field),) if field.name else ()
     if field.rare or check is not FLAG:
         each = check.each if isinstance(check, Several) else check
         several = each is not check or check is TEXTS
-        default = None if several or field.varies or field.rare else field.default
-        known = {
-            "type": Checked(each),
-            "multiple": several,
-            "default": default,
-            "show_default": default is not None,
-            "metavar": field.metavar,
-        }
-    section, name = field.section or OTHER, parameter_name(field)
-    known |= {"cls": Option, "section": section, "help": field.described}
-    return click.option(*flags_of(field), name, hidden=field.rare, **known)
+        usual: dict[str, Any] = {"type": Checked(each), "multiple": several}
+        usual["metavar"] = field.metavar
+        constant = not several and not (field.varies or field.rare)
+        if constant and field.default is not None:
+            usual |= {"default": field.default, "show_default": True}
+    else:
+        usual = {"is_flag": True, "default": False}
+    usual |= {"section": field.section or OTHER, "help": field.described}
+    hidden = {"hidden": field.rare, "cls": Option}
+    return click.option(*flags_of(field), *named, **{**usual, **hidden, **known})
+
+
+def setting(
+    flags: str,
+    what: str,
+    check: Check = TEXT,
+    default: Any = None,
+    *,
+    metavar: str | None = None,
+    section: str = "",
+    **known: Any,
+) -> Decorator:
+    """Return an option that only the command line has.
+
+    Parameters
+    ----------
+    flags
+        Its names, with blanks between; one without dashes is that of the parameter.
+    what
+        Its help.
+    check, default, metavar, section
+        As for `OptionField`.
+    **known
+        What click is told besides.
+    """
+    field = OptionField(
+        flags=tuple(flags.split()),
+        check=check,
+        default=default,
+        help=what,
+        metavar=metavar,
+        section=section,
+    )
+    return option(field, **known)
 
 
 def flags_of(field: OptionField) -> tuple[str, ...]:
@@ -114,12 +151,12 @@ def flags_of(field: OptionField) -> tuple[str, ...]:
 
 
 # Says that there are options which the help does not list; what is given by it goes to the options of `flags_of`.
-rare_option = click.option(
+rare_option = setting(
     RARE,
+    "Another option, of those that `bft-replay list options` names; may be repeated.",
+    Several(TEXT),
     metavar="NAME=VALUE",
-    multiple=True,
     expose_value=False,
-    help="Another option, of those that `bft-replay list options` names; may be repeated.",
 )
 
 
@@ -151,30 +188,29 @@ def together(*options: Decorator) -> Decorator:
     return decorate
 
 
-def output_option(what: str, *, required: bool = True) -> Decorator:
+def output_option(what: str) -> Decorator:
     """Return the option -o, whose help is `what`."""
-    return click.option("-o", "--output", metavar="FILE", required=required, help=what)
-
-
-def force_option(what: str = "Replace the target if it exists.") -> Decorator:
-    """Return the option --force, whose help is `what`."""
-    return click.option("--force", is_flag=True, help=what)
+    return setting("-o --output", what, metavar="FILE", required=True)
 
 
 def json_option(what: str = "As JSON.") -> Decorator:
     """Return the option --json, whose help is `what`."""
-    return click.option("--json", "as_json", is_flag=True, help=what)
+    return setting("--json as_json", what, FLAG)
 
 
-def seed_option(what: str) -> Decorator:
-    """Return the option --seed, whose help is `what`."""
-    return click.option(
-        "--seed",
-        type=click.IntRange(min=0),
-        default=0,
-        show_default=True,
-        help=what,
-    )
+force_option = setting("--force", "Replace files that exist.", FLAG)
+
+
+def _trust_pickles(ctx: click.Context, param: click.Parameter, value: bool) -> None:
+    from bft.models.tables import trusting_pickles  # here: `--help` need not wait
+
+    ctx.with_resource(trusting_pickles(value))
+
+
+# Of commands that read tables, and pickles among them on the user's word.
+pickle_option = setting(
+    "--trust-pickle", TRUST_PICKLE, FLAG, expose_value=False, callback=_trust_pickles
+)
 
 
 def use_config(ctx: click.Context, param: click.Parameter, value: str | None) -> None:
@@ -184,12 +220,13 @@ def use_config(ctx: click.Context, param: click.Parameter, value: str | None) ->
     """
     if value is None:
         return
-    others = [each for each in ctx.command.params if each is not param]
+    others = spelt(each for each in ctx.command.params if each is not param)
     defaults: dict[str, Any] = {}
     for key, entry in read_toml(value).items():
         parameter = of_key(key, others, value)
+        listed = not parameter.multiple or isinstance(entry, list)
+        entries = entry if listed else [entry]
         try:
-            entries = _of_toml(parameter, entry)
             parameter.type_cast_value(ctx, entries)
         except click.BadParameter as error:
             raise InputError(f"{key}: {error.message}", file=value) from None
@@ -197,135 +234,72 @@ def use_config(ctx: click.Context, param: click.Parameter, value: str | None) ->
     ctx.default_map = {**(ctx.default_map or {}), **defaults}
 
 
-def _of_toml(parameter: click.Parameter, entry: Any) -> Any:
-    """Return a TOML value as click takes it; refuse what it would convert silently: true to 1 second."""
-    entries = entry if parameter.multiple and isinstance(entry, list) else [entry]
-    kind = parameter.type
-    if isinstance(kind, Checked):
-        wanted: type | tuple[type, ...] = str
-        expected = "text in quotes"
-        if kind.check is FLAG:
-            wanted, expected = bool, "true or false"
-        elif isinstance(kind.check, Number):
-            wanted, expected = (int, float), "a number"
-        wrong = [each for each in entries if not isinstance(each, wanted)]
-        if wrong:
-            raise click.BadParameter(f"expected {expected}, not {wrong[0]!r}")
-    return entries if parameter.multiple else entry
+def spelt(options: Iterable[click.Parameter]) -> dict[str, click.Parameter]:
+    """Return options by all their names, as `of_key` takes them."""
+    return {n: each for each in options for n in (*each.opts, each.name or "")}
 
 
-class TableCommand(Command):
-    """A command that reads tables, and pickles among them on the user's word."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if all(each.name != "trust_pickle" for each in self.params):
-            self.params.append(
-                click.Option(
-                    ["--trust-pickle"],
-                    is_flag=True,
-                    expose_value=False,
-                    callback=_trust_pickles,
-                    help=TRUST_PICKLE,
-                )
-            )
-
-
-def _trust_pickles(ctx: click.Context, param: click.Parameter, value: bool) -> None:
-    from bft.models.tables import trusting_pickles  # here: `--help` need not wait
-
-    ctx.with_resource(trusting_pickles(value))
-
-
+# True or false, also as the published replayer has it.
+ZERO_OR_ONE = Form(FLAG.convert, FLAG.kind, {**FLAG.words, "0": False, "1": True})
 # Options of a replay that only the command line has.
 _ONLY_HERE = (
-    OptionField(
-        name="name",
-        flags=("-name", "--name"),
-        check=TEXT,
-        default="debug",
-        help="Name of the run.",
-        section=OUTPUT,
-    ),
-    OptionField(
-        name="checkpoint_every_s",
-        flags=("--checkpoint-every",),
-        check=seconds(zero=True),
-        help="Save the state so often; the same command then resumes a killed replay.",
-        section=OUTPUT,
-        metavar="SECONDS",
-        shown="never",
-    ),
-    OptionField(
-        name="out",
-        flags=("--out",),
-        check=TEXT,
-        help="Run directory.",
-        section=OUTPUT,
-        metavar="DIR",
-        shown="NAME-itrOut",
-    ),
-    OptionField(
-        name="force",
-        flags=("--force",),
-        check=FLAG,
-        help="Replace an earlier run in the run directory.",
-        section=OUTPUT,
-    ),
-    OptionField(
-        name="bound",
-        flags=("--bound",),
-        check=FLAG,
-        help="Replay nothing: report the samples that no policy can exceed, and the least completion times.",
-        section=OUTPUT,
-    ),
-    OptionField(
-        name="as_json",
-        flags=("--json",),
-        check=FLAG,
-        help="Write the summary, or with --bound the bounds, as JSON to standard output.",
-        section=OUTPUT,
-    ),
-)
-
-
-def _switch(section: str, *names: str, what: str) -> tuple[str, Decorator]:
-    """Return an option that takes 0 or 1, as in the published replayer."""
-    return section, click.option(
-        *names,
-        cls=Option,
-        section=section,
-        type=click.BOOL,
+    setting(
+        "-mip --mip",
+        "Decide by MILP; 0 is --policy equal-share.",
+        ZERO_OR_ONE,
+        True,
         metavar="BOOL",
-        default=True,
-        show_default=True,
-        help=what,
-    )
-
-
-def table_options(fields: Mapping[str, OptionField]) -> Decorator:
-    """Give a command all options of a table, and those of the command line alone, by section."""
-    config = click.option(
+        section=POLICY,
+    ),
+    setting("-name --name", "Name of the run.", TEXT, "debug", section=OUTPUT),
+    setting(
+        "--checkpoint-every checkpoint_every_s",
+        "Save the state so often; the same command then resumes a killed replay. [never]",
+        seconds(zero=True),
+        metavar="SECONDS",
+        section=OUTPUT,
+    ),
+    setting("--out", "Run directory. [NAME-itrOut]", metavar="DIR", section=OUTPUT),
+    setting(
+        "--force", "Replace an earlier run in the run directory.", FLAG, section=OUTPUT
+    ),
+    setting(
+        "--bound",
+        (
+            "Replay nothing: report the samples that no policy can exceed, and the least "
+            "completion times."
+        ),
+        FLAG,
+        section=OUTPUT,
+    ),
+    setting(
+        "--json as_json",
+        "Write the summary, or with --bound the bounds, as JSON to standard output.",
+        FLAG,
+        section=OUTPUT,
+    ),
+    setting(
+        "-print --print print_",
+        "Print progress and summary; 0 writes them to replay.log in the run directory.",
+        ZERO_OR_ONE,
+        True,
+        metavar="BOOL",
+        section=OUTPUT,
+    ),
+    setting(
         "--config",
+        "TOML file with options by their long names; flags win.",
         metavar="FILE",
+        section=OUTPUT,
         is_eager=True,
         expose_value=False,
         callback=use_config,
-        section=OUTPUT,
-        cls=Option,
-        help="TOML file with options by their long names; flags win.",
-    )
-    whether = (
-        "Print progress and summary; 0 writes them to replay.log in the run directory."
-    )
-    by_milp = "Decide by MILP; 0 is --policy equal-share."
-    all_fields = (*fields.values(), *_ONLY_HERE)
-    made = [
-        *((field.section, option(field)) for field in all_fields),
-        _switch(OUTPUT, "-print", "--print", "print_", what=whether),
-        _switch(POLICY, "-mip", "--mip", what=by_milp),
-        (OUTPUT, config),
-        (OUTPUT, rare_option),
-    ]
-    made.sort(key=lambda each: SECTIONS.index(each[0]))
-    return together(*(decorator for _, decorator in made))
+    ),
+    rare_option,
+)
+
+
+def table_options(fields: Mapping[str, OptionField]) -> Decorator:
+    """Give a command all options of a table, by section, and those of the command line alone."""
+    ordered = sorted(fields.values(), key=lambda each: SECTIONS.index(each.section))
+    return together(*map(option, ordered), *_ONLY_HERE)

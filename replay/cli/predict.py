@@ -7,86 +7,46 @@ from typing import TYPE_CHECKING
 import click
 
 import bft.models as models
-from bft.models.checks import Name, Number
+from bft.models.checks import Name
 from bft.models.files import drafted, refuse_existing
-from bft.replay.cli.parameters import (
-    Checked,
-    TableCommand,
-    force_option,
-    output_option,
-    seed_option,
-)
+from bft.replay.cli.commands import Command
+from bft.replay.cli.parameters import Checked, force_option, pickle_option, setting
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from bft.models.curves import FloatArray
-    from bft.models.learned.saved_models import Model
 
     # The later part of a log: what came, and what each way of predicting said, of shape (rows of the later part,).
     _Test = tuple[FloatArray, dict[str, FloatArray]]
 
-# Slots that a figure shows of those predicted, the last ones: a week of ten minutes.
-SHOWN_SLOTS = 1008
+# The latest part of a log, which is predicted from what was known before.
+SHARE = 0.3
 GA2M = "ga2m"
 WHAT = ("durations", "submissions", "packing")
 
 
-@click.command(cls=TableCommand)
+@click.command(cls=Command)
 @click.argument("what", metavar="|".join(WHAT), type=Checked(Name(WHAT)))
 @click.argument("table", metavar="TABLE")
-@output_option(
-    "Learn from all of TABLE, write the model (JSON), and describe it.", required=False
-)
-@click.option(
-    "--share",
-    type=Checked(Number(0.01, 0.9)),
-    default=0.3,
-    show_default=True,
-    help="Part of the table, the latest, that is predicted from what was known before.",
-)
-@click.option(
-    "--column",
-    default="jobs",
-    show_default=True,
-    help="Submissions: what is counted; of a table of jobs, jobs or units.",
-)
-@click.option(
-    "--horizon",
-    type=click.IntRange(min=1),
-    default=5,
-    show_default=True,
-    help="Submissions: over how many slots.",
-)
-@seed_option("What chance begins with.")
-@click.option(
-    "--png",
+@setting(
+    "-o --output",
+    "Learn from all of TABLE, write the model (JSON), and describe it.",
     metavar="FILE",
-    help="Submissions: draw what came in the last week, and what was predicted "
-    "(needs the extra `report`).",
 )
-@force_option("Replace the model if it exists.")
-def predict(
-    what: str,
-    table: str,
-    output: str | None,
-    share: float,
-    column: str,
-    horizon: int,
-    seed: int,
-    png: str | None,
-    force: bool,
-) -> None:
+@force_option
+@pickle_option
+def predict(what: str, table: str, output: str | None, force: bool) -> None:
     """Tell how well a log predicts durations, submissions, or who may share units (packing); with -o, save the model.
 
     TABLE is a .csv, .parquet or .jsonl file; docs/models.md names its columns. The model learns from the earlier part
     and predicts the later; packing: each model from the other models' profiles. Below it are predictions without one: a
     model that is not better has learnt nothing. Learning needs the extra `ml`.
+
+    Such as:
+    bft-replay predict durations jobs.csv
+    bft-replay predict packing profiles.csv -o packing.json
     """
-    if png is not None and (what != "submissions" or output is not None):
-        raise click.UsageError(
-            "--png draws submissions that were predicted, without -o"
-        )
     if output is not None:
         refuse_existing(output, force=force)
     frame = models.read_table(table)
@@ -94,84 +54,62 @@ def predict(
     if what == "submissions" and not slots:
         frame = models.submissions(frame, source=table)
     if output is not None:
-        model = _learn(what, frame, table, column, horizon, seed)
-        with drafted(output) as draft:
-            models.write_model(model, draft)
-        click.echo(f"{output}: learnt from {len(frame):,} rows")
-        click.echo(_described(model))
+        _learn(what, frame, table, output)
     elif what == "packing":
-        _evaluate_packing(frame, table, seed)
+        _evaluate_packing(frame, table)
     else:
-        actual, predicted = (
-            _durations(frame, table, share, seed)
-            if what == "durations"
-            else _submissions(frame, table, share, column, horizon, seed)
-        )
-        _show_accuracy(actual, predicted)
-        if png is not None:
-            came = {f"what came (mean of the next {horizon} slots)": actual}
-            shown = {**came, GA2M: predicted[GA2M]}
-            _draw_forecasts(frame, table, column, horizon, shown, png)
+        test = _durations if what == "durations" else _submissions
+        _show_accuracy(*test(frame, table))
 
 
-def _learn(
-    what: str, frame: pd.DataFrame, table: str, column: str, horizon: int, seed: int
-) -> Model:
-    if what == "durations":
-        return models.DurationEstimator.train(frame, seed=seed, source=table)
-    if what == "packing":
-        return models.PackingAnalyser.train(frame, seed=seed, source=table)
-    return models.Forecaster.train(
-        frame, column=column, horizon=horizon, seed=seed, source=table
-    )
-
-
-def _described(model: Model) -> str:
-    """What a model has learnt: the rules of packing, the features of a GA2M."""
+def _learn(what: str, frame: pd.DataFrame, table: str, output: str) -> None:
+    """Write a model of all of a table, and describe it: the rules of packing, the features of a GA2M."""
     from bft.models.learned.duration import FEATURES
 
-    if isinstance(model, models.PackingAnalyser):
-        return model.rules()
-    if isinstance(model, models.DurationEstimator):
-        features = model.features
+    model: models.DurationEstimator | models.Forecaster | models.PackingAnalyser
+    if what == "durations":
+        model = models.DurationEstimator.train(frame, source=table)
         learnt = f"durations, from {len(model.past):,} finished jobs"
+        about = f"{GA2M}: {learnt}\nfeatures: {', '.join(model.features)}"
+    elif what == "packing":
+        model = models.PackingAnalyser.train(frame, source=table)
+        about = model.rules()
     else:
-        features = FEATURES
-        learnt = f"{model.column} per {model.slot_s:g} s over the next {model.horizon * model.slot_s:g} s"
-    return f"{GA2M}: {learnt}\nfeatures: {', '.join(features)}"
+        model = models.Forecaster.train(frame, source=table)
+        ahead_s = model.horizon * model.slot_s
+        learnt = f"{model.column} per {model.slot_s:g} s over the next {ahead_s:g} s"
+        about = f"{GA2M}: {learnt}\nfeatures: {', '.join(FEATURES)}"
+    with drafted(output) as draft:
+        models.write_model(model, draft)
+    click.echo(f"{output}: learnt from {len(frame):,} rows\n{about}")
 
 
-def _durations(frame: pd.DataFrame, table: str, share: float, seed: int) -> _Test:
+def _durations(frame: pd.DataFrame, table: str) -> _Test:
     """Return the test of predicted durations on the last submitted jobs."""
     from bft.models.learned.duration import baselines, split_in_time
 
-    before, after, past = split_in_time(frame, share, source=table)
-    known = (
-        f"{len(before):,} jobs had finished before the last {share:.0%} were submitted"
-    )
-    click.echo(f"{known}, of which {len(after):,}")
-    model = models.DurationEstimator.train(before, seed=seed, source=table)
+    before, after, past = split_in_time(frame, SHARE, source=table)
+    known = f"{len(before):,} jobs had finished before the last {SHARE:.0%}"
+    click.echo(f"{known} were submitted, of which {len(after):,}")
+    model = models.DurationEstimator.train(before, source=table)
     learnt = {GA2M: model.predict(after, past=past, source=table)}
     trivial = baselines(before, after, past, source=table)
     return after["duration"].to_numpy(dtype=float), learnt | trivial
 
 
-def _submissions(
-    frame: pd.DataFrame, table: str, share: float, column: str, horizon: int, seed: int
-) -> _Test:
+def _submissions(frame: pd.DataFrame, table: str) -> _Test:
     """Return the test of predicted submissions in the slots after each slot."""
     import numpy as np
 
     from bft.models.cells import Rows
     from bft.models.learned.duration import ahead
 
-    known = int(len(frame) * (1 - share))
+    known = int(len(frame) * (1 - SHARE))
     click.echo(f"{known:,} slots, and {len(frame) - known:,} after them")
+    model = models.Forecaster.train(frame[:known], source=table)
+    column, horizon = model.column, model.horizon
     counts = Rows(frame, table).require(("time", column)).all_numbers(column, min=0)
     actual = ahead(counts, horizon)[known - 1 :]
-    model = models.Forecaster.train(
-        frame[:known], column=column, horizon=horizon, seed=seed, source=table
-    )
     predicted = {
         GA2M: model.predict(frame, source=table)[known - 1 : -horizon],
         "last slot": counts[known - 1 : -horizon],
@@ -190,31 +128,10 @@ def _show_accuracy(actual: FloatArray, predicted: dict[str, FloatArray]) -> None
         click.echo(f"{name:14} {figures}".replace("nan", "  -"))
 
 
-def _draw_forecasts(
-    frame: pd.DataFrame,
-    table: str,
-    column: str,
-    horizon: int,
-    counts: dict[str, FloatArray],
-    png: str,
-) -> None:
-    """Draw what came after each of the last slots but `horizon`, and what had been predicted."""
-    from bft.models.cells import Rows
-    from bft.replay.report import forecast_chart, write_chart
-
-    begins = Rows(frame, table).all_seconds("time")[:-horizon]
-    slots = min(len(begins), SHOWN_SLOTS, *map(len, counts.values()))
-    lately = {name: values[-slots:] for name, values in counts.items()}
-    chart = forecast_chart(begins[-slots:] * 1e3, lately, f"{column} per slot")
-    with drafted(png) as draft:
-        write_chart(chart, draft)
-    click.echo(f"{png}: the last {slots:,} slots")
-
-
-def _evaluate_packing(frame: pd.DataFrame, table: str, seed: int) -> None:
+def _evaluate_packing(frame: pd.DataFrame, table: str) -> None:
     from bft.models.learned.packing import leave_one_model_out
 
-    predicted = leave_one_model_out(frame, seed=seed, source=table)
+    predicted = leave_one_model_out(frame, source=table)
     label = frame["label"].to_numpy()
     majority = frame["label"].value_counts(normalize=True).max()
     click.echo(

@@ -2,54 +2,50 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
-import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
-from bft.replay.cli.main import (
-    DOUBLE_S,
+from bft.replay.cli.commands import (
     EXIT_DEGRADED,
     EXIT_INTERRUPTED,
-    command_line,
-    on_interrupts,
+    Command,
+    fitted,
+    quiet,
+    say_error,
 )
-from bft.replay.cli.messages import quiet, say_error
-from bft.replay.cli.parameters import (
-    TableCommand,
-    stated_options,
-    table_options,
-)
+from bft.replay.cli.main import command_line, stop_on_interrupt
+from bft.replay.cli.parameters import stated_options, table_options
+from bft.replay.cli.watcher import watching
 from bft.replay.options.options import FIELDS, Options
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bft.replay.cli.watcher import Bar, PlainLines
-
-
-replay_options = table_options(FIELDS)
 MORE = "All that --option sets: `bft-replay list options`, or docs/cli.md."
 
 
-@click.command(cls=TableCommand, epilog=MORE)
-@replay_options
+@click.command(cls=Command, epilog=MORE)
+@table_options(FIELDS)
 def replay(**given: Any) -> int:
     """Replay jobs on a node trace and write a run directory.
 
     Without -ndmap the bundled data set is replayed; without jobs a generated workload. Each option can also be
     given as an environment variable, as BFT_REPLAY_REPLAY_MAX_JOBS for --max-jobs, or in a --config file.
+
+    Such as:
+    bft-replay -ndmap trace.parquet --jobs jobs.csv --preset best
+    bft-replay --cluster 16x4 --jobs jobs.csv --policy tiresias-l --out tiresias
     """
+    from bft.replay.checkpoint import checkpoint_path
     from bft.replay.results.run_directory import LOG
+    from bft.replay.run import execute
 
     folder = _folder(given["name"], given["out"])
     options = _options(given)
@@ -57,7 +53,19 @@ def replay(**given: Any) -> int:
         _report_bounds(options, as_json=given["as_json"])
         return 0
     log = None if given["print_"] else io.StringIO()
-    summary = _executed(options, folder, given, log)
+    every_s = given["checkpoint_every_s"]
+    with watching(log) as watcher, stop_on_interrupt() as should_stop:
+        summary = execute(
+            options,
+            folder,
+            force=given["force"],
+            watcher=watcher,
+            should_stop=should_stop,
+            checkpoint_every_s=every_s,
+        )
+        interrupted = summary["metrics"]["interrupted"]
+        if not interrupted:
+            watcher.done()
     if log is not None:
         show(summary, folder, log)
         (folder / LOG).write_text(log.getvalue(), encoding="utf-8")
@@ -65,14 +73,25 @@ def replay(**given: Any) -> int:
         click.echo(json.dumps(summary, indent=2, sort_keys=True))
     elif log is None:
         show(summary, folder)
-    return _exit_code(summary, folder, saved=given["checkpoint_every_s"] is not None)
+    if quiet() and not summary["metrics"]["outcome"]:
+        say_error(f"Nothing was trained: {'; '.join(summary['notes'])}")
+    if interrupted:
+        say_error("Interrupted: what had been replayed is kept and marked.")
+        if every_s is not None and checkpoint_path(folder).exists():
+            click.echo(f"To go on from there: {command_line()}", err=True)
+        return EXIT_INTERRUPTED
+    if summary["degraded"]:
+        why = "some decisions fell back or failed verification"
+        say_error(f"Degraded: {why}; see the column status in steps.parquet.")
+        return EXIT_DEGRADED
+    return 0
 
 
 def _report_bounds(options: Options, *, as_json: bool) -> None:
     """Print what no policy can exceed on the inputs of a replay."""
     from bft.replay.run import bounds_by
 
-    with watching(None) as watcher:
+    with watching() as watcher:
         bounds, inputs = bounds_by(options, watcher)
     if as_json:
         figures = {**asdict(bounds), "jobs": len(inputs.jobs)}
@@ -81,17 +100,15 @@ def _report_bounds(options: Options, *, as_json: bool) -> None:
     if bounds.bound is None:
         click.echo(bounds.why_none)
         return
-    click.echo(f"{'bound':<26}at most {bounds.bound:,.0f} samples")
+    lines = {"bound": f"at most {bounds.bound:,.0f} samples"}
     if bounds.jct_mean_s is not None:
-        least = f"at least {bounds.jct_mean_s / 3600:,.2f} h"
-        click.echo(
-            f"{'mean job completion time':<26}{least}, jobs not done counted to the end"
-        )
-    if bounds.makespan_s is None:
-        makespan = "not all jobs can be done"
-    else:
-        makespan = f"at least {bounds.makespan_s / 3600:,.2f} h"
-    click.echo(f"{'makespan':<26}{makespan}")
+        hours = f"at least {bounds.jct_mean_s / 3600:,.2f} h"
+        lines["mean job completion time"] = f"{hours}, jobs not done counted to the end"
+    lines["makespan"] = "not all jobs can be done"
+    if bounds.makespan_s is not None:
+        lines["makespan"] = f"at least {bounds.makespan_s / 3600:,.2f} h"
+    for label, text in lines.items():
+        click.echo(f"{label:<26}{text}")
 
 
 def _folder(name: str, out: str | None) -> Path:
@@ -116,156 +133,50 @@ def _options(given: dict[str, Any]) -> Options:
     return Options(**stated)
 
 
-def _executed(
-    options: Options, folder: Path, given: dict[str, Any], log: io.StringIO | None
-) -> dict[str, Any]:
-    """The summary of the run, whose progress has been shown."""
-    from bft.replay.run import execute
-
-    with (
-        watching(log) as watcher,
-        stop_on_interrupt() as should_stop,
-    ):
-        summary = execute(
-            options,
-            folder,
-            force=given["force"],
-            watcher=watcher,
-            should_stop=should_stop,
-            checkpoint_every_s=given["checkpoint_every_s"],
-        )
-        if not summary["metrics"]["interrupted"]:
-            watcher.done()
-    return summary
-
-
-def _exit_code(summary: dict[str, Any], folder: Path, *, saved: bool) -> int:
-    from bft.replay.checkpoint import checkpoint_path
-
-    if summary["metrics"]["interrupted"]:
-        say_error("Interrupted: what had been replayed is kept and marked.")
-        if saved and checkpoint_path(folder).exists():
-            click.echo(f"To go on from there: {command_line()}", err=True)
-        return EXIT_INTERRUPTED
-    if summary["degraded"]:
-        say_error(
-            "Degraded: some decisions fell back or failed verification; see the column status in steps.parquet."
-        )
-        return EXIT_DEGRADED
-    return 0
-
-
-def watching(log: io.StringIO | None) -> Bar | PlainLines:
-    """Return what shows the progress of a run: a bar on a terminal, else lines, in a log where there is one."""
-    from bft.replay.cli.watcher import Bar, PlainLines
-
-    if log is None and quiet():
-        log = io.StringIO()  # which nobody reads
-    return Bar() if log is None and sys.stderr.isatty() else PlainLines(log)
-
-
-@contextlib.contextmanager
-def stop_on_interrupt() -> Iterator[Callable[[], bool]]:
-    """Yield a function that says whether to stop: Ctrl-C, SIGTERM or SIGHUP came since it was first asked.
-
-    Before that nothing has been replayed that could be kept, and an interrupt ends the program as any; so does a second
-    one. What follows within DOUBLE_S counts as the same.
-    """
-    pressed: float | None = None
-    asked = False
-    before: dict[signal.Signals, Any] = {}
-
-    def handle(number: int, frame: FrameType | None) -> None:
-        nonlocal pressed
-        now = time.monotonic()
-        if pressed is None:
-            pressed = now
-        elif now - pressed > DOUBLE_S:
-            raise KeyboardInterrupt
-
-    def should_stop() -> bool:
-        nonlocal asked
-        if not asked:
-            asked = True
-            before.update(on_interrupts(handle))
-        return pressed is not None
-
-    try:
-        yield should_stop
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def show(summary: dict[str, Any], folder: Path, stream: TextIO | None = None) -> None:
     """Print the headline metrics and where the rest is."""
     from bft.replay.results.headlines import headlines
 
-    lines = list(
-        headlines(summary["metrics"], summary["inputs"]["jobs"]["generated_load"])
-    )
-    if stream is None and sys.stdout.isatty():
-        from rich.console import Console
-        from rich.table import Table
-
-        table = Table(show_header=False, box=None, pad_edge=False)
-        for label, value in lines:
-            table.add_row(label, value)
-        Console().print(table, highlight=False)
-    else:
-        width = max(len(label) for label, _ in lines)
-        for label, value in lines:
-            print(f"{label:<{width}}  {value}", file=stream)
+    load = summary["inputs"]["jobs"]["generated_load"]
+    lines = list(headlines(summary["metrics"], load))
+    width = max(len(label) for label, _ in lines)
+    out = stream or sys.stdout
+    for label, value in lines:
+        click.echo(fitted(f"{label:<{width}}  {value}", out), file=stream)
     if stream is None:
         _show_jobs(summary, folder)
-    print(f"Results: {folder}", file=stream)
+    click.echo(f"Results: {folder}", file=stream)
 
 
 def _show_jobs(summary: dict[str, Any], folder: Path) -> None:
     """List the jobs of a run where they are few, each with when it was done."""
-    from bft.replay.results.headlines import FEW_JOBS
-
-    count = (
-        summary["metrics"]["census"]["jobs"] if "census" in summary["metrics"] else 0
-    )
-    if not 0 < count <= FEW_JOBS:
-        return
+    from bft.models.writing import duration
     from bft.replay.cli.frames import show_table
-    from bft.replay.studies.run_files import RunFiles
+    from bft.replay.results.headlines import FEW_JOBS
+    from bft.replay.studies.run_files import RunFiles, lost
 
+    if not 0 < summary["metrics"].get("census", {}).get("jobs", 0) <= FEW_JOBS:
+        return
     run = RunFiles(folder, summary)
-    titles = ["job", "submitted (UTC)", "finished (UTC)", "waited", "units", "lost"]
+    jobs = run.jobs
+    begun, samples = jobs["start"].notna(), lost(jobs)
+    come = (jobs["work"] / jobs["total_work"]).map("{:.0%} done".format)
+    minute = "%Y-%m-%d %H:%M"
+    finished = jobs["finish"].dt.strftime(minute)
+    trained = jobs["work"] + samples
+    table = {
+        "job": jobs.index.astype(str),
+        "submitted (UTC)": jobs["submit"].dt.strftime(minute),
+        "finished (UTC)": finished.fillna(come.where(begun, "not begun")),
+        "waited": _texts(jobs["without_units_s"], duration),
+        "units": _texts(jobs["mean_units"].where(begun), "{:.1f}".format),
+        "lost": _texts((samples / trained).where(trained > 0), "{:.1%}".format),
+    }
     click.echo()
-    rows = [_job_cells(str(name), job) for name, job in run.jobs.iterrows()]
-    show_table(titles, rows)
+    show_table(list(table), list(zip(*table.values(), strict=True)))
     click.echo("waited: time without units; units: mean over its time in the system")
     click.echo("lost: share of its samples, to rescales, preemptions and so on\n")
 
 
-def _job_cells(name: str, job: pd.Series[Any]) -> list[str]:
-    """The cells of a job: name, submitted, finished or how far it came, waited, units, lost."""
-    from bft.models.writing import duration
-    from bft.replay.studies.run_files import lost
-
-    begun = job["start"] == job["start"]
-    if job["finish"] == job["finish"]:
-        finished = _minute(job["finish"])
-    elif begun:
-        finished = f"{job['work'] / job['total_work']:.0%} done"
-    else:
-        finished = "not begun"
-    waited = job["without_units_s"]
-    samples = lost(job.to_frame().T).iloc[0]
-    trained = job["work"] + samples
-    return [
-        name,
-        _minute(job["submit"]),
-        finished,
-        duration(waited) if waited == waited else "-",
-        f"{job['mean_units']:.1f}" if begun else "-",
-        f"{samples / trained:.1%}" if trained else "-",
-    ]
-
-
-def _minute(instant: pd.Timestamp) -> str:
-    return f"{instant:%Y-%m-%d %H:%M}"
+def _texts(column: pd.Series[Any], text: Callable[[float], str]) -> list[str]:
+    return ["-" if value != value else text(value) for value in column]

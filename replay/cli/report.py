@@ -6,32 +6,33 @@ from pathlib import Path
 
 import click
 
+from bft.models.checks import FLAG
 from bft.models.files import drafted, refuse_existing
+from bft.replay.cli.commands import Command
 from bft.replay.cli.frames import figure_options, write_into
-from bft.replay.cli.groups import Command
-from bft.replay.cli.parameters import force_option, output_option
+from bft.replay.cli.parameters import force_option, setting
 
 
 @click.command(cls=Command)
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True)
-@output_option("Where to write it. [RUN.html]", required=False)
-@click.option(
+@setting("-o --output", "Where to write it. [RUN.html]", metavar="FILE")
+@setting(
     "--title",
+    "Of whose nodes the page is. [the machine's name in the trace]",
     metavar="TEXT",
-    help="Of whose nodes the page is. [the machine's name in the trace]",
 )
-@click.option(
+@setting(
     "--all-charts",
-    is_flag=True,
-    help="Show all charts of the page at once. [the four that matter most]",
+    "Show all charts of the page at once. [the four that matter most]",
+    FLAG,
 )
-@click.option(
+@setting(
     "--different-inputs",
-    is_flag=True,
-    help="Compare runs of different traces or jobs too; the page says so.",
+    "Compare runs of different traces or jobs too; the page says so.",
+    FLAG,
 )
 @figure_options("Write the charts as PNG files into DIR, instead of a page.")
-@force_option("Replace files that exist.")
+@force_option
 def report(
     runs: tuple[str, ...],
     output: str | None,
@@ -47,6 +48,10 @@ def report(
     each figure is then shown over the options that it varied.
 
     The page loads nothing, so it can be sent around. It needs the extra `report`: pip install bokeh matplotlib.
+
+    Such as:
+    bft-replay report debug-itrOut
+    bft-replay report debug-itrOut -o report.html --force
     """
     from bft.replay.report import charts_of, check_page, write_charts, write_report
 

@@ -3,111 +3,101 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
+from string import Formatter
 from typing import Any
 
 import click
 import numpy as np
-from numpy.typing import NDArray
 
 from bft.models import InputError
-from bft.models.files import (
-    drafted,
-    figure_folder,
-    reading,
-    refuse_existing,
-)
+from bft.models.checks import FLAG
+from bft.models.files import drafted, reading, refuse_existing
 from bft.models.writing import duration, three_digits
-from bft.replay.cli.groups import Group
-from bft.replay.cli.messages import say_note
+from bft.replay.cli.commands import Group, say_note
 from bft.replay.cli.parameters import (
-    TableCommand,
     force_option,
     json_option,
+    option,
     output_option,
+    pickle_option,
+    setting,
+    together,
 )
+from bft.replay.options.options import FIELDS
 from bft.replay.trace.host_jobs import file_beside
 from bft.replay.trace.node_trace import NodeTrace
 from bft.replay.trace.outlook import Outlook, calibration
 from bft.replay.trace.parts import anonymised, cut, merged, with_nodes
 from bft.replay.trace.trace_files import read_trace, write_trace
-from bft.replay.trace.trace_statistics import (
-    class_text,
-    iso,
-    trace_statistics,
-)
+from bft.replay.trace.trace_statistics import class_text, iso, trace_statistics
 
 BLOCKS = " ▁▂▃▄▅▆▇█"
+# Options of a replay by which a part of a trace is read.
+PART = [
+    replace(FIELDS[name], section="")
+    for name in ("first_node", "node_count", "skip_rows", "sort")
+]
 
 
 @click.group(cls=Group)
 def trace() -> None:
-    """Look at node traces, cut windows and nodes out of them or join them, and make them fit to be shown."""
+    """Look at node traces, cut windows and nodes out of them or join them, and make them fit to be shown.
+
+    Such as:
+    bft-replay trace info trace.parquet
+    bft-replay trace cut trace.parquet --from 2024-02-01 --to 2024-03-01 -o february.parquet
+    """
 
 
-@trace.command(
-    cls=TableCommand, short_help="Size, idle nodes and fragments, also as charts."
-)
+@trace.command()
 @click.argument("file", metavar="TRACE")
-@click.option(
-    "-nis",
-    "--first-node",
-    type=click.IntRange(min=0),
-    default=0,
-    help="First node to use.",
+@together(*map(option, PART))
+@setting(
+    "--expected",
+    (
+        "Report how long nodes were expected to stay idle, by the host jobs beside the trace, "
+        "and how long they did."
+    ),
+    FLAG,
 )
-@click.option(
-    "-nN",
-    "--node-count",
-    type=click.IntRange(min=1),
-    help="How many nodes to use. [all]",
+@setting(
+    "--html", "Write a page with charts (needs the extra `report`).", metavar="FILE"
 )
-@click.option(
-    "--skip-rows",
-    type=click.IntRange(min=0),
-    default=0,
-    help="First rows to leave out.",
-)
-@click.option("--sort", is_flag=True, help="Accept rows that are not in order of time.")
-@click.option("--expected", is_flag=True, help="Report how long nodes were expected to stay idle, by the host jobs "
-              "beside the trace, and how long they did.")  # fmt: skip
-@json_option()
-@click.option(
-    "--html",
-    metavar="FILE",
-    help="Write a page with charts (needs the extra `report`).",
-)
-@click.option(
-    "--png",
-    metavar="DIR",
-    help="Write the charts as PNG files into DIR (needs the extra `report`).",
-)
-@click.option(
+@setting(
     "--title",
+    "Of whose nodes the page is. [the machine's name in the trace]",
     metavar="TEXT",
-    help="Of whose nodes the page is. [the machine's name in the trace]",
 )
-@force_option("Replace files that exist.")
+@json_option()
+@force_option
+@pickle_option
 def info(
     file: str,
     expected: bool,
     as_json: bool,
     html: str | None,
-    png: str | None,
     title: str | None,
     force: bool,
     **given: Any,
 ) -> None:
     """Report size, idle nodes, idle fragments by count and node-time, and the effect of a start-up time.
 
-    With --html or --png as charts: when nodes are idle, by hour and weekday, and for how long.
+    With --html as charts: when nodes are idle, by hour and weekday, and for how long.
+
+    Such as:
+    bft-replay trace info trace.parquet
+    bft-replay trace info trace.parquet --html trace.html
     """
     if html is not None:
-        from bft.replay.report import check_page
+        from bft.replay.report import check_page, write_trace_page
 
         check_page(Path(html))
         refuse_existing(html, force=force)
+    given["skip_rows"] = given["skip_rows"] or 0
     read = read_trace(file, **given)
     statistics = trace_statistics(read)
     if expected:
@@ -116,127 +106,111 @@ def info(
             raise InputError("--expected: no host jobs lie beside the trace", file=file)
         outlook = Outlook(whole.host_jobs, whole, read.nodes)
         statistics["expected"] = calibration(read, outlook)
+    lines = list(_lines(read, statistics))
     if html is not None:
-        from bft.replay.report import write_trace_page
-
-        lines = [line for line in _lines(read, statistics) if line[0] != "source"]
         with drafted(html) as draft:
-            write_trace_page(read, statistics, lines, draft, title)
+            write_trace_page(read, statistics, lines[1:], draft, title)
         click.echo(html)
-    if png is not None:
-        from bft.replay.report import charts_of_trace, write_charts
-
-        with figure_folder(Path(png), force=force) as folder:
-            write_charts(charts_of_trace(read), folder, "png")
-        click.echo(png)
-    if html is not None or png is not None:
-        return
-    if as_json:
+    elif as_json:
         click.echo(json.dumps(statistics, indent=2))
-        return
-    for label, value in _lines(read, statistics):
-        click.echo(f"{label:<28}{value}")
+    else:
+        for label, value in lines:
+            click.echo(f"{label:<28}{value}")
 
 
-def _sparkline(means: NDArray[np.float64]) -> str:
-    """Mean idle nodes over time as a line of blocks."""
-    level = np.ceil(means / max(means.max(), 1e-9) * (len(BLOCKS) - 1)).astype(int)
-    return "".join(BLOCKS[k] for k in level)
+# The lines about a trace: labels, and templates of what stands behind. One is left out where a trace lacks its figures.
+LINES = {
+    "source": "{source}",
+    "machine": "{machine}",
+    "nodes": "{nodes:,} ({nodes_never_idle:,} never idle)",
+    "units": "{units:,}, up to {units_per_node} a node",
+    "observed": "{window}",
+    "events": "{events:,} ({joins:,} joins, {leaves:,} leaves)",
+    "idle": "{hours:,.0f} {what}-hours, {idle_share:.1%} of all{beside}",
+    "idle {what}s": "mean {mean:.1f}, max {most:,}",
+    "idle {what}s over time": "{blocks}",
+    "fragments": "{fragments[count]:,} ({fragments[censored]:,} cut by the window)",
+    "fragment seconds": "mean {fragments[seconds_mean]:,.0f}, {spread}",
+    "fragments <= 10 min": "{fragments[up_to_10_min][by_count]:.1%} by count, "
+    "{fragments[up_to_10_min][by_node_time]:.1%} by {what}-time",
+    "fragments <= 1 h": "{fragments[up_to_1_h][by_count]:.1%} by count, "
+    "{fragments[up_to_1_h][by_node_time]:.1%} by {what}-time",
+    "idle time after a start-up": "{outliving}",
+    "{what}s a join event": "{join}",
+    "{what}s a leave event": "{leave}",
+    "break-even price": "{prices}, by return time ({host[idle_s_per_taken_node]:,.0f} s idle for each node taken back)",
+    "classes": "{classes}",
+    "host jobs": "{host_jobs[jobs]:,}, {host_jobs[with_limit]:,} of the {host_jobs[begun]:,} that began with a time "
+    "limit; {host_jobs[reservations]:,} reservations",
+    "expected by host jobs": "{expected[expected][by_count]:.1%} of {expected[fragments]:,} fragments, "
+    "{expected[expected][by_node_time]:.1%} of their node-time; {expected[cut]:,} more are cut by the window",
+    "expected and real": "median {expected[expected_s][p50]:,.0f} s expected, {expected[real_s][p50]:,.0f} s real; "
+    "{expected[before]:.0%} ended before",
+    "real over expected": "{ratio}",
+    "uncertain": "{uncertain[share]:.1%} of the {what}-time{doubts}",
+}
+
+
+class _Template(Formatter):
+    """Has a dash for an unknown share."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        return "-" if value is None else str(super().format_field(value, format_spec))
 
 
 def _lines(read: NodeTrace, known: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the statistics of a trace as labels and texts."""
-    what = "unit" if "units" in known else "node"
-    yield "source", known["source"]
-    yield "machine", known["machine"] or "-"
-    yield "nodes", f"{known['nodes']:,} ({known['nodes_never_idle']:,} never idle)"
-    if what == "unit":
-        yield "units", f"{known['units']:,}, up to {known['units_per_node']} a node"
+    """Yield the statistics of a trace as labels and texts, its source first."""
+    what, formatter = read.turns_idle, _Template()
     window = f"{iso(read.start, read.zone)} to {iso(read.end, read.zone)}"
-    yield "observed", f"{window} ({duration(known['duration_s'])})"
-    changes = f"{known['joins']:,} joins, {known['leaves']:,} leaves"
-    yield "events", f"{known['events']:,} ({changes})"
-    hours = f"{known[f'idle_{what}_seconds'] / 3600:,.0f} {what}-hours"
-    idle = f"{hours}, {_percent(known['idle_share'])} of all"
-    if what == "unit":
-        beside = _percent(known["idle_share_beside_jobs"])
-        idle += f"; {beside} of them on nodes that are busy in part"
-    yield "idle", idle
-    extremes = known[f"idle_{what}s_mean"], known[f"idle_{what}s_max"]
-    yield f"idle {what}s", f"mean {extremes[0]:.1f}, max {extremes[1]:,}"
-    over_time = np.array(known[f"idle_{what}s_over_time"])
-    yield f"idle {what}s over time", _sparkline(over_time)
-    if known.get("fragments"):
-        yield from _fragment_lines(known, what)
+    means = np.array(known[f"idle_{what}s_over_time"])
+    level = np.ceil(means / max(means.max(), 1e-9) * (len(BLOCKS) - 1)).astype(int)
+    figures = known | {
+        "what": what,
+        "machine": known["machine"] or "-",
+        "window": f"{window} ({duration(known['duration_s'])})",
+        "hours": known[f"idle_{what}_seconds"] / 3600,
+        "beside": "",
+        "mean": known[f"idle_{what}s_mean"],
+        "most": known[f"idle_{what}s_max"],
+        "blocks": "".join(BLOCKS[k] for k in level),
+        "doubts": "",
+    }
+    if read.by_unit:
+        beside = formatter.format("{:.1%}", known["idle_share_beside_jobs"])
+        figures["beside"] = f"; {beside} of them on nodes that are busy in part"
+    if "fragments" in known:
+        of = known["fragments"]
+        quantiles = ("p10", "p25", "p50", "p75", "p90", "p99")
+        spread = {name: of["seconds_quantiles"][name] for name in quantiles}
+        left = of["share_outliving_startup"]
+        join, leave = (known[f"{what}s_per_{kind}_event"] for kind in ("join", "leave"))
+        figures["spread"] = _listed("{} {:,.0f}", spread)
+        figures["outliving"] = _listed("{}: {:.1%}", left)
+        figures |= {"join": _listed("{} {:,.0f}", join)} if join else {}
+        figures |= {"leave": _listed("{} {:,.0f}", leave)} if leave else {}
     if "host" in known:
-        host = known["host"]
-        prices = host["break_even_price"].items()
-        by_return = _listed((name, three_digits(price)) for name, price in prices)
-        each = f"{host['idle_s_per_taken_node']:,.0f} s idle for each node taken back"
-        yield "break-even price", f"{by_return}, by return time ({each})"
-    for name, of in known.get("classes", {}).items():
-        yield f"idle of {name}", class_text(of)
-    if "host_jobs" in known:
-        of = known["host_jobs"]
-        limits = (
-            f"{of['with_limit']:,} of the {of['begun']:,} that began with a time limit"
-        )
-        yield (
-            "host jobs",
-            f"{of['jobs']:,}, {limits}; {of['reservations']:,} reservations",
-        )
-    if "expected" in known:
-        yield from _expected_lines(known["expected"])
-    if "uncertain" in known:
-        share = f"{_percent(known['uncertain']['share'])} of the {what}-time"
-        reasons = known["uncertain"]["parts"].items()
-        parts = ", ".join(f"{reason} {_percent(part)}" for reason, part in reasons)
-        yield "uncertain", f"{share}: {parts}" if parts else share
+        prices = known["host"]["break_even_price"].items()
+        of_three = {name: three_digits(price) for name, price in prices}
+        figures["prices"] = _listed("{}: {}", of_three)
+    if known.get("expected", {}).get("ratio") is not None:
+        figures["ratio"] = _listed("{} {:.2f}", known["expected"]["ratio"])
+    if known.get("uncertain", {}).get("parts"):
+        doubts = _listed("{} {:.1%}", known["uncertain"]["parts"])
+        figures["doubts"] = f": {doubts}"
+    for label, template in LINES.items():
+        if label == "classes":
+            for name, of in known.get("classes", {}).items():
+                yield f"idle of {name}", class_text(of)
+            continue
+        with suppress(KeyError, TypeError):  # a figure that this trace lacks
+            yield label.format_map(figures), formatter.vformat(template, (), figures)
     for note in known["notes"]:
         yield "note", note
 
 
-def _fragment_lines(known: dict[str, Any], what: str) -> Iterator[tuple[str, str]]:
-    """Yield how long idle fragments are, and how many nodes come and go at once."""
-    of = known["fragments"]
-    yield "fragments", f"{of['count']:,} ({of['censored']:,} cut by the window)"
-    quantiles = of["seconds_quantiles"]
-    named = ("p10", "p25", "p50", "p75", "p90", "p99")
-    spread = ", ".join(f"{name} {quantiles[name]:,.0f}" for name in named)
-    yield "fragment seconds", f"mean {of['seconds_mean']:,.0f}, {spread}"
-    for key, length in (("up_to_10_min", "10 min"), ("up_to_1_h", "1 h")):
-        by_time = _percent(of[key]["by_node_time"])
-        shares = f"{of[key]['by_count']:.1%} by count, {by_time} by {what}-time"
-        yield f"fragments <= {length}", shares
-    left = of["share_outliving_startup"].items()
-    yield "idle time after a start-up", _listed((s, _percent(part)) for s, part in left)
-    for kind in ("join", "leave"):
-        sizes = known[f"{what}s_per_{kind}_event"]
-        if sizes:
-            text = ", ".join(f"{name} {size:,.0f}" for name, size in sizes.items())
-            yield f"{what}s a {kind} event", text
-
-
-def _listed(pairs: Iterable[tuple[str, str]]) -> str:
-    return ", ".join(f"{name}: {text}" for name, text in pairs)
-
-
-def _expected_lines(known: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield how good expectations are."""
-    of = known["expected"]
-    shares = f"{_percent(of['by_count'])} of {known['fragments']:,} fragments, {_percent(of['by_node_time'])} of their"
-    cut = f"{known['cut']:,} more are cut by the window"
-    yield "expected by host jobs", f"{shares} node-time; {cut}"
-    if known["real_s"] is not None:
-        medians = f"median {known['expected_s']['p50']:,.0f} s expected, {known['real_s']['p50']:,.0f} s real"
-        yield "expected and real", f"{medians}; {known['before']:.0%} ended before"
-    if known["ratio"] is not None:
-        ratio = (f"{name} {value:.2f}" for name, value in known["ratio"].items())
-        yield "real over expected", ", ".join(ratio)
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.1%}"
+def _listed(template: str, figures: Mapping[str, Any]) -> str:
+    formatter = _Template()
+    return ", ".join(formatter.format(template, *item) for item in figures.items())
 
 
 def _write(made: NodeTrace, output: str, *, force: bool) -> None:
@@ -244,40 +218,35 @@ def _write(made: NodeTrace, output: str, *, force: bool) -> None:
     write_trace(made, output, force=force)
     for note in made.notes:
         say_note(note)
-    hours = (
-        made.idle_unit_seconds() if made.by_unit else made.idle_node_seconds()
-    ) / 3600
+    seconds = made.idle_unit_seconds() if made.by_unit else made.idle_node_seconds()
     units = f", {made.units} units" if made.by_unit else ""
-    what = f"{hours:,.1f} idle {made.turns_idle}-hours"
+    what = f"{seconds / 3600:,.1f} idle {made.turns_idle}-hours"
     click.echo(f"{output}: {len(made.nodes)} nodes{units}, {len(made)} events, {what}")
     if made.host_jobs is not None:
-        click.echo(
-            f"{file_beside(output)}: {made.host_jobs.counts()['jobs']:,} host jobs"
-        )
+        jobs = f"{made.host_jobs.counts()['jobs']:,} host jobs"
+        click.echo(f"{file_beside(output)}: {jobs}")
 
 
-@trace.command(
-    "cut",
-    cls=TableCommand,
-    short_help="Cut a window or some nodes out of traces, month by month.",
-)
+@trace.command("cut")
 @click.argument("files", metavar="TRACE...", nargs=-1, required=True)
-@click.option(
-    "--from",
-    "begin",
-    metavar="TIME",
-    help="Begin of the window, in --tz. [the trace's]",
-)
-@click.option("--to", "end", metavar="TIME", help="Its end, in --tz. [the trace's]")
-@click.option(
+@setting("--from begin", "Begin of the window, in --tz. [the trace's]", metavar="TIME")
+@setting("--to end", "Its end, in --tz. [the trace's]", metavar="TIME")
+@setting(
     "--tz",
+    "Zone of times that state none, such as Europe/Berlin. [UTC]",
     metavar="ZONE",
-    help="Zone of times that state none, such as Europe/Berlin. [UTC]",
 )
-@click.option("--nodes", metavar="FILE|LIST", help="Nodes to keep: a host list such as cn[001-128], or "
-              "a file of names, or of what scontrol show node, sinfo -N or pbsnodes -a print. [all]")  # fmt: skip
+@setting(
+    "--nodes",
+    (
+        "Nodes to keep: a host list such as cn[001-128], or a file of names, or of what "
+        "scontrol show node, sinfo -N or pbsnodes -a print. [all]"
+    ),
+    metavar="FILE|LIST",
+)
 @output_option("Target: .parquet, .csv or .csv.gz.")
-@force_option()
+@force_option
+@pickle_option
 def cut_(
     files: tuple[str, ...],
     begin: str | None,
@@ -293,45 +262,52 @@ def cut_(
     begins, a node idle in both stays idle; between windows no node is idle, which a note says. Nodes that are idle when
     the window begins turn idle then. With --nodes the nodes are as a machine of their own: host jobs count with their
     nodes among them.
+
+    Such as:
+    bft-replay trace cut year.parquet --from 2024-02-01 --to 2024-03-01 -o february.parquet
+    bft-replay trace cut january.parquet february.parquet --nodes cn[001-064] -o part.parquet
     """
     from bft.replay.logs.ingest import instant, node_list
     from bft.replay.logs.records import Account
     from bft.replay.logs.times import Clock
 
     if len(files) == 1 and begin is None and end is None and nodes is None:
-        raise click.UsageError(
-            "nothing to cut; give --from, --to or --nodes, or several traces to join"
-        )
+        what = "give --from, --to or --nodes, or several traces to join"
+        raise click.UsageError(f"nothing to cut; {what}")
     refuse_existing(output, force=force)
     clock, account = Clock(tz or "UTC"), Account()
-    window = (
-        instant(begin, "--from", clock, account),
-        instant(end, "--to", clock, account),
-    )
+    given = (("--from", begin), ("--to", end))
+    window = [instant(text, flag, clock, account) for flag, text in given]
     for note in account.assumptions():
         say_note(note)
     made = merged([read_trace(file) for file in files])
-    if window != (None, None):
+    if window != [None, None]:
         made = cut(made, *window)
     if nodes is not None:
         made = with_nodes(made, node_list(nodes))
     _write(made, output, force=force)
 
 
-@trace.command(
-    cls=TableCommand,
-    short_help="Rename nodes, so that a trace may be shown to others.",
-)
+@trace.command()
 @click.argument("file", metavar="TRACE")
-@click.option("--key", metavar="FILE", required=True, help="File with a secret of at least 16 bytes, such as "
-              "head -c 32 /dev/urandom makes.")  # fmt: skip
+@setting(
+    "--key",
+    "File with a secret of at least 16 bytes, such as head -c 32 /dev/urandom makes.",
+    metavar="FILE",
+    required=True,
+)
 @output_option("Target: .parquet, .csv or .csv.gz.")
-@force_option()
+@force_option
+@pickle_option
 def anonymise(file: str, key: str, output: str, force: bool) -> None:
     """Name nodes by a keyed hash (HMAC-SHA256), and leave out the names of machine and source, and notes.
 
     The same key gives a node the same name in every trace, and in the host jobs beside it. Nodes come in the order of
     their new names; times stay, so that somebody who knows when a node was idle recognises it.
+
+    Such as:
+    bft-replay trace anonymise trace.parquet --key secret -o shown.parquet
+    bft-replay trace anonymise trace.parquet --key secret -o shown.csv.gz
     """
     refuse_existing(output, force=force)
     with reading(key):

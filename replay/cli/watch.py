@@ -13,11 +13,10 @@ from typing import Any
 import click
 
 from bft.models.checks import INPUT, seconds, whole
-from bft.replay.cli.main import EXIT_DEGRADED, discard_output
-from bft.replay.cli.messages import say_error, say_note
+from bft.replay.cli.commands import EXIT_DEGRADED, Command, say_error, say_note
+from bft.replay.cli.main import discard_output, stop_on_interrupt
 from bft.replay.cli.parameters import (
     Checked,
-    TableCommand,
     json_option,
     option,
     rare_option,
@@ -25,8 +24,8 @@ from bft.replay.cli.parameters import (
     together,
     use_config,
 )
-from bft.replay.cli.replay import show, stop_on_interrupt, watching
-from bft.replay.cli.watcher import day
+from bft.replay.cli.replay import show
+from bft.replay.cli.watcher import day, watching
 from bft.replay.options.options import FIELDS, Options
 
 UNTOUCHED = (
@@ -41,7 +40,7 @@ _fields = {
 USUAL_PERIOD_S = 10.0
 
 
-@click.command(cls=TableCommand)
+@click.command(cls=Command)
 @click.option(
     "--command",
     metavar="COMMAND",
@@ -115,6 +114,10 @@ def watch(**given: Any) -> int:
     States of nodes come from --command, or as lines time,node,idle on standard input. At the end (Ctrl-C, --for) the
     recorded trace is replayed as `replay` does it, and compared: exit code 3 if the decisions differ. The same command
     goes on with a record that is not at its end.
+
+    Such as:
+    bft-replay watch --command qhost --jobs jobs.parquet --preset best --for 8h
+    bft-replay watch --command bhosts --every 30 --settle 60 --jobs jobs.parquet --out shadow --json
     """
     import pandas as pd
 

@@ -198,6 +198,10 @@ def trace_of(records: Records, asked: Asked) -> tuple[NodeTrace, Coverage, Any]:
         logs.take_units(holdings, units)
     logs.read()
     fragments, coverage, uncertain = _idle_time(logs, is_placed=len(counted) > 0)
+    never, nodes = coverage.nodes_never_busy, coverage.nodes
+    if records.listed and not asked.filters and 2 * never > nodes:
+        why = "most nodes of the list ran no job: is it the list of this machine, and has the log all of its jobs?"
+        warn(account, why, f"{never:,} of {nodes:,} nodes")
     del logs
     release_memory()  # a trace and host jobs take memory as well
     trace = replace(

@@ -21,8 +21,9 @@ from bft.models.checks import (
 )
 from bft.models.errors import FLAGS
 from bft.replay import EqualShare
-from bft.replay.cli.parameters import Command, stated_options, table_options
-from bft.replay.cli.study_options import plan_of
+from bft.replay.cli.commands import Command
+from bft.replay.cli.parameters import stated_options, table_options
+from bft.replay.cli.studies import plan_of
 from bft.replay.options.options import FIELDS, Options
 from bft.replay.policies.registry import BUILT_IN, named, policy_type
 

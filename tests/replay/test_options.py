@@ -473,7 +473,10 @@ def test_a_config_may_list_what_may_be_repeated(
     assert "free-moves: expected true or false, not 'on'" in capsys.readouterr().err
     Path("site.toml").write_text("forbid = 5\n")
     assert run(["--config", "site.toml"]) == 2
-    assert "forbid: expected text in quotes, not 5" in capsys.readouterr().err
+    assert (
+        "forbid: expected two models with a comma between, not 5"
+        in capsys.readouterr().err
+    )
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,7 @@ def test_what_is_generated_can_be_replayed(
     trace: str, jobs: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run([*TRACE, "-o", trace]) == 0
-    assert (
-        run([*JOBS, "--interval", "60", "--objective", "efficiency", "-o", jobs]) == 0
-    )
+    assert run([*JOBS, "--interval", "60", "-o", jobs]) == 0
     out, err = capsys.readouterr()
     assert out.startswith(f"{trace}: 40 nodes, ")
     assert out.endswith(f"{jobs}: 7 jobs\n")
@@ -145,11 +143,6 @@ def test_folders_that_lack_are_made(command: list[str]) -> None:
             JOBS,
             ["-o", "x.csv", "--first-submit", "9999-01-01"],
             ["--first-submit", "2261"],
-        ),
-        (
-            JOBS,
-            ["-o", "x.csv", "--objective", "fame"],
-            ["--objective", "'fame'", "'throughput'"],
         ),
         (["generate", "nodes"], [], ["'nodes'"]),
     ],

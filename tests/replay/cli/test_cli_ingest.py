@@ -100,7 +100,7 @@ def test_the_table_of_records_says_what_became_of_each_row(ingest: Ingest, name:
         [7, "n09", "skipped: column Start holds no time"],
     ]
     _, err = ingest("slurm", "bad", "-o", "u.csv", "--records", "r.txt", code=2)
-    assert "r.txt: records are written as .parquet or .csv" in err
+    assert "r.txt: a table of records is written as .parquet, .csv" in err
 
 
 @pytest.mark.parametrize("fields", ["JobID,NodeList,AllocNodes,Start,End,State", "node,start,end,state"])  # fmt: skip
@@ -131,6 +131,12 @@ def test_all_sources_together(ingest: Ingest) -> None:
     why = "jobs ran on nodes that are not in the list of nodes: left out: 1 of 2 nodes with jobs"
     assert why in out
     assert f"warning: {why}" in err
+    _, err = ingest(*command, "--nodes", "n[01-10]")
+    never = "and has the log all of its jobs?: 8 of 10 nodes"
+    assert (
+        f"warning: most nodes of the list ran no job: is it the list of this machine, {never}"
+        in err
+    )
 
 
 def test_several_files_are_one_log_and_times_are_local(ingest: Ingest) -> None:
@@ -206,7 +212,7 @@ DATES = ("10/02/2021", "13/02/2021", "2021-2-10", "20210210", "Feb 10 2021", "20
         ("slurm bad.sacct", "column Start holds no time: 1 (first: bad.sacct, line 2"),
         ("slurm jobs.sacct --units-per-node 0", "--units-per-node"),
         ("slurm jobs.sacct --events odd", "odd: line 1: expected a header"),
-        ("slurm jobs.sacct -o t.txt", ".parquet, .csv or .csv.gz"),
+        ("slurm jobs.sacct -o t.txt", ".parquet, .csv, .csv.gz"),
         ("slurm jobs.sacct -o mine.csv", "--force replaces it"),
         # Whatever stands between, and even with --force.
         ("auto mine.csv -o here/mine.csv --force", "mine.csv: is an input of this command; choose another target"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -11,77 +12,69 @@ from processes import AMPLE_S, SCRIPT
 
 from bft.models import Curve, Job, JobTable, write_jobs
 from bft.replay import always_idle, write_trace
-from bft.replay.cli.main import run
 
 SECOND = 10**9
+INPUT = "-ndmap t.parquet --jobs jobs.csv --no-u"
+FIFO = f"{INPUT} --policy fifo"
+STALL = f"{INPUT} --backend exact -Tfwd 2 --option cost-model=stall"
+Told = Callable[..., str]
 
 
-@pytest.fixture
-def files(here: Path) -> list[str]:
-    """A trace and a job table; the options that name them."""
+@pytest.fixture(autouse=True)
+def files(here: Path) -> None:
+    """A trace and a job table."""
     curve = Curve([0, 4], [0, 40])
     write_trace(always_idle(4, 0, 600 * SECOND), "t.parquet")
-    write_jobs(
-        JobTable((Job("a", 0, 1, 4, 3000.0, 5.0, 5.0, curve, curve),)), "jobs.csv"
-    )
-    return ["-ndmap", "t.parquet", "--jobs", "jobs.csv", "--policy", "fifo", "--no-u"]
+    write_jobs(JobTable((Job("a", 0, 1, 4, 3000.0, 5.0, 5.0, curve, curve),)), "jobs.csv")  # fmt: skip
 
 
-def told(capsys: pytest.CaptureFixture[str], *args: str) -> str:
-    """The error of a command that refuses its input."""
-    assert run(list(args)) == 2
-    return capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("trace info jobs.csv", ["jobs.csv: is a job table, expected a node trace (give it as --jobs"]),
+        ("report t.parquet", ["t.parquet: is neither a run directory nor a table of a sweep",
+                              "it is a node trace: bft-replay trace info t.parquet --html FILE"]),
+        ("trace info t.parquet --html t.png", ["--png DIR"]),
+        (f"compare {FIFO} --variant 'a: -maxJ 3' --variant a:", ["two variants are called 'a'"]),
+        ("--policy last.py", ["'last.py' is not one of 'milp'", "your own is a class package:Class"]),
+        ("--option align-job=yes", ["unknown option 'align-job'; did you mean 'align-jobs'?\n"]),
+        ("compare --policy milp,pollux --preset best",
+         ["pollux: --preset best is for --policy milp", "--variant 'NAME: OPTIONS' gives options to one"]),
+        ("evaluate none.sacct",
+         ["note: no --tz: times that state no zone are taken as UTC", "none.sacct: cannot be read"]),
+    ],
+)  # fmt: skip
+def test_what_is_refused_names_what_may_have_been_meant(told: Told, line: str, parts: list[str]) -> None:  # fmt: skip
+    told(line, *parts, code=2)
+    assert not Path("compare-study/runs").exists()
 
 
-def test_a_file_of_another_kind_is_named_as_what_it_is(
-    files: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "jobs.csv: is a job table, expected a node trace (give it as --jobs" in told(
-        capsys, "trace", "info", "jobs.csv"
-    )
-    said = told(capsys, "report", "t.parquet")
-    assert "t.parquet: is neither a run directory nor a table of a sweep" in said
-    assert "it is a node trace: bft-replay trace info t.parquet --html FILE" in said
+def test_that_nothing_was_trained_is_said_with_q_too(told: Told) -> None:
+    why = "Nothing was trained: -Tfwd 2 is shorter than growing costs (Tcup, 5 s in the median)"
+    told(f"{STALL} -q", why)
+    assert "Nothing was trained" not in told(f"{FIFO} -q --force")
 
 
-def test_a_report_of_a_point_of_a_sweep_says_how_whole_runs_are_kept(
-    files: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([*files, "--out", "run"]) == 0
+def test_traits_of_a_policy_are_listed_as_such(told: Told) -> None:
+    told("list policies milp", "\n  traits: kinds\n")
+
+
+def test_a_run_says_what_it_lacks_for_a_page(told: Told) -> None:
+    told(f"{FIFO} --out run")
+    why = "Error: r.pdf: a page is HTML: expected a name that ends in .html (--pdf DIR writes its charts so)\n"
+    assert told("report run -o r.pdf", code=2) == why
+    assert not Path("r.pdf").exists()
+    # Of a point of a sweep the steps are not kept.
     Path("run/steps.parquet").unlink()
-    said = told(capsys, "report", "run")
-    assert "run: has no steps.parquet" in said
-    assert "--whole" in said
+    said = told("report run", "run: has no steps.parquet", "--whole", code=2)
     assert "reference" not in said
 
 
-def test_a_page_is_not_written_under_the_name_of_another_form(
-    files: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([*files, "--out", "run"]) == 0
-    capsys.readouterr()
-    said = told(capsys, "report", "run", "-o", "r.pdf")
-    assert (
-        said
-        == "Error: r.pdf: a page is HTML: expected a name that ends in .html (--pdf DIR writes its charts so)\n"
-    )
-    assert "--png DIR" in told(capsys, "trace", "info", "t.parquet", "--html", "t.png")
-    assert not Path("r.pdf").exists()
-
-
-def test_variants_and_runs_of_one_name_are_refused(
-    files: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert "two variants are called 'a'" in told(
-        capsys, "compare", *files, "--variant", "a: -maxJ 3", "--variant", "a:"
-    )
-    assert not Path("compare-study/runs").exists()
-    assert run([*files, "--out", "run"]) == 0
-    capsys.readouterr()
-    assert "run: is named twice" in told(capsys, "compare", "run", "./run")
-    # Of two folders of one name the paths distinguish them.
-    assert run([*files, "--out", "other/run"]) == 0
-    assert run(["compare", "run", "other/run", "-o", "table.csv"]) == 0
+def test_runs_of_one_name_are_told_apart_by_their_folders(told: Told) -> None:
+    told(f"{FIFO} --out run")
+    told("compare run ./run", "run: is named twice", code=2)
+    told(f"{FIFO} --out other/run")
+    told("compare run other/run -o table.csv")
     assert pd.read_csv("table.csv")["variant"].tolist() == ["run", "other/run"]
 
 
@@ -93,14 +86,12 @@ def test_variants_and_runs_of_one_name_are_refused(
         ("[gird]\n", "grid"),
     ],
 )
-def test_a_misspelt_key_of_a_plan_gets_a_guess(
-    here: Path, content: str, meant: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_misspelt_key_of_a_plan_gets_a_guess(told: Told, content: str, meant: str) -> None:  # fmt: skip
     Path("plan.toml").write_text(content)
-    assert f"did you mean '{meant}'?" in told(capsys, "sweep", "--plan", "plan.toml")
+    told("sweep --plan plan.toml", f"did you mean '{meant}'?", code=2)
 
 
-def test_a_full_standard_output_is_named(here: Path) -> None:
+def test_a_full_standard_output_is_named() -> None:
     with Path("/dev/full").open("w") as full:
         process = subprocess.run(
             [*SCRIPT, "list", "backends"],
@@ -117,19 +108,20 @@ def test_a_full_standard_output_is_named(here: Path) -> None:
     assert process.returncode == 2
 
 
-def test_what_is_generated_replaces_a_file_only_by_force(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    for made in (
-        ["log", "slurm", "--nodes", "2", "--days", "0.1", "-o", "log.txt"],
-        ["jobs", "--jobs", "1", "--first-submit", "2021-02-10", "-o", "jobs.jsonl"],
-        ["trace", "--nodes", "2", "--days", "0.1", "-o", "trace.csv"],
-    ):
-        Path(made[-1]).write_text("earlier")
-        assert "exists; --force replaces it" in told(capsys, "generate", *made)
-        assert Path(made[-1]).read_text() == "earlier"
-        assert run(["generate", *made, "--force"]) == 0
-        assert Path(made[-1]).read_text() != "earlier"
+@pytest.mark.parametrize(
+    ("made", "file"),
+    [
+        ("log slurm --nodes 2 --days 0.1", "log.txt"),
+        ("jobs --jobs 1 --first-submit 2021-02-10", "made.jsonl"),
+        ("trace --nodes 2 --days 0.1", "trace.csv"),
+    ],
+)
+def test_what_is_generated_replaces_a_file_only_by_force(told: Told, made: str, file: str) -> None:  # fmt: skip
+    Path(file).write_text("earlier")
+    told(f"generate {made} -o {file}", "exists; --force replaces it", code=2)
+    assert Path(file).read_text() == "earlier"
+    told(f"generate {made} -o {file} --force")
+    assert Path(file).read_text() != "earlier"
 
 
 def test_what_an_installation_fetches_is_stated_once() -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from click import UsageError
 
 from bft.models import InputError
 from bft.models.learned.duration import DurationEstimator
@@ -77,12 +76,7 @@ def test_each_sort_is_learnt_and_shown(
 def test_a_model_is_compared_with_none(
     what: str, here: Path, capsys: pytest.CaptureFixture
 ) -> None:
-    run(
-        what,
-        "jobs.csv",
-        "--column",
-        "units",
-    )
+    run(what, "jobs.csv")
     first, head, *rows = capsys.readouterr().out.splitlines()
     if what == "durations":
         jobs = pd.read_csv("jobs.csv", parse_dates=["submit_time"])
@@ -104,21 +98,6 @@ def test_a_model_is_compared_with_none(
         # Durations follow the user here: the mean of the user's past is as good as a model, a constant is not.
         assert float(rows[1].split()[5]) > 0.9
         assert float(rows[2].split()[3]) < 0.1
-
-
-def test_what_came_is_drawn_beside_what_was_predicted(
-    here: Path, capsys: pytest.CaptureFixture
-) -> None:
-    run(
-        "submissions",
-        "jobs.csv",
-        "--png",
-        "new/forecast.png",
-    )
-    assert "new/forecast.png: the last 311 slots" in capsys.readouterr().out
-    assert (here / "new/forecast.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(UsageError, match="--png draws submissions"):
-        run("durations", "jobs.csv", "--png", "durations.png")
 
 
 def test_packing_is_evaluated_by_models_left_out(

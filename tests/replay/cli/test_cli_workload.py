@@ -189,32 +189,3 @@ def test_virtual_clusters_take_no_workload(capsys: pytest.CaptureFixture[str]) -
     ]
     assert run([*args, "--workload", "hpo"]) == 2
     assert "does not go with several virtual clusters" in capsys.readouterr().err
-
-
-def test_a_measured_curve_makes_a_scenario(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("m.csv").write_text(
-        "model,units,throughput\nbert,1,10\nbert,4,36\nbert,4,30\ngpt,1,5\n"
-    )
-    jobs = [
-        "generate",
-        "jobs",
-        "--scenario",
-        "nas",
-        *FIRST,
-        "--curve",
-        "m.csv",
-        "-o",
-        "own.csv",
-    ]
-    assert run(jobs) == 2
-    assert (
-        "m.csv, column model: holds 2 models: choose one by --model"
-        in capsys.readouterr().err
-    )
-    assert run([*jobs, "--model", "bert"]) == 0
-    assert (
-        capsys.readouterr().out == "own.csv: 20 jobs\nreplay them with --workload nas\n"
-    )
-    assert pd.read_csv("own.csv")["Ps"].unique().tolist() == ["[0.0, 10.0, 33.0]"]
-    assert run([*jobs[:-1], "o.csv", "--model", "t5"]) == 2
-    assert "has no model 't5', but bert, gpt" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""`bft-replay xi measure --table`, `xi show --retest`, and what measuring reads of GPUs.
+"""`bft-replay xi measure`, `xi show --retest`, and what measuring reads of GPUs.
 
 The machine of a test has no GPU. Stand-ins for `nvidia-smi` and `rocm-smi` answer in the documented formats (manual of
 nvidia-smi, `--query-gpu` with `--format=csv,noheader,nounits`; keys of `rocm-smi --json`). What is measured with them
@@ -8,12 +8,16 @@ are loops on the processor, which run for real.
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
+from processes import AMPLE_S, SCRIPT
 
 from bft.models import InputError, read_unit_memory, read_xi
 from bft.models.measure.gpu_usage import (
@@ -40,7 +44,7 @@ LOOP = """
 import os, sys, time
 if sys.argv[1] == "0":
     sys.exit(3)
-while True:
+for _ in range(int(sys.argv[2]) if sys.argv[2:] else 10**9):
     start = time.perf_counter()
     sum(range(int(sys.argv[1])))
     print(f"step_time={time.perf_counter() - start:.9f} devices {os.environ.get('CUDA_VISIBLE_DEVICES')}")
@@ -187,42 +191,6 @@ def test_memory_counts_above_what_was_in_use_before() -> None:
 # --- measuring --------------------------------------------------------------------------------------------------------
 
 
-def test_measure_reads_the_gpu_for_each_command_alone(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    gpu(folder)
-    commands = ["--", *loop(folder, 1024).split(), "--", *loop(folder, 512).split()]
-    options = [*QUICK, "--gpu", "nvidia-smi", "--devices", "0", "--sample-every", "0.2"]
-    assert run(["xi", "measure", *options, "--json", *commands]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["units"] == 1
-    for side, memory in (("a", 1024), ("b", 512)):
-        usage = found[side]["usage"]
-        assert usage.pop("samples") >= 2
-        assert usage == {
-            "gpu_util": 80,
-            "gmem_util": 30,
-            "gmem": memory,
-            "memory_gib": memory / 1024,
-        }
-    assert (
-        run(
-            [
-                "xi",
-                "measure",
-                *QUICK,
-                "--gpu",
-                "nvidia-smi",
-                "--devices",
-                "0,7",
-                *commands,
-            ]
-        )
-        == 2
-    )
-    assert "no GPU 7; there are 0, 1" in capsys.readouterr().err
-
-
 def test_collect_measures_a_table_resumes_and_feeds_the_other_commands(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -234,7 +202,6 @@ def test_collect_measures_a_table_resumes_and_feeds_the_other_commands(
     args = [
         "xi",
         "measure",
-        "--table",
         "trainings.csv",
         "-o",
         "out",
@@ -244,7 +211,6 @@ def test_collect_measures_a_table_resumes_and_feeds_the_other_commands(
         "--devices",
         "0",
     ]
-    args += ["--sample-every", "0.2"]
     assert run([*args, "--pairs", "some.csv"]) == 0
     assert "1 of 1 pairs measured" in capsys.readouterr().out
     before = pd.read_csv("out/xi.csv")
@@ -284,7 +250,7 @@ def test_trainings_that_fail_are_told_with_the_reason_and_tried_again(
     Path("trainings.csv").write_text(
         f"model,command\ngood,{loop(folder, 100)}\nbad,{loop(folder, 0)}\n"
     )
-    args = ["xi", "measure", "--table", "trainings.csv", "-o", "out", *QUICK]
+    args = ["xi", "measure", "trainings.csv", "-o", "out", *QUICK]
     assert run(args) == 3
     told = capsys.readouterr()
     assert "1 of 3 pairs measured" in told.out
@@ -299,6 +265,56 @@ def test_trainings_that_fail_are_told_with_the_reason_and_tried_again(
     assert run(args) == 0
     assert "3 of 3 pairs measured" in capsys.readouterr().out
     assert "memory_gib" not in pd.read_csv("out/profiles.csv")
+
+
+@pytest.mark.parametrize(
+    ("command", "telling"),
+    [
+        ("python loop.py 0", ("failed with exit code 3 after ", "printed nothing")),
+        ("python loop.py 60 9", ("ended after ", " step times alone", "--steps", "| step_time=")),
+        ("echo nothing to read", ("0 of 1 step times", "| nothing to read")),
+        ("sleep 60", ("time limit", "printed nothing")),
+        ("yes no times 7", ("time limit", "| no times 7")),
+        ("no-such-program", ("no-such-program) cannot be started: No such file",)),
+    ],
+)  # fmt: skip
+def test_a_command_that_cannot_be_measured_is_reported_with_the_end_of_its_output(
+    folder: Path, told: Callable[..., str], command: str, telling: tuple[str, ...]
+) -> None:
+    Path("trainings.csv").write_text(f"model,command\na,{command}\n".replace("python", sys.executable))  # fmt: skip
+    limit = ["5" if "time limit" in telling else "900"]
+    line = ["xi measure trainings.csv -o out --gpu none", *QUICK[:-1], *limit]
+    told(" ".join(line), "command A", *telling, code=3)
+    assert not Path("out/xi.csv").exists()
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_ends_what_was_started_and_its_children(
+    folder: Path, number: int
+) -> None:
+    Path("parent.py").write_text(
+        "import os, subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(100)'])\n"
+        "open('pids.part', 'w').write(f'{os.getpid()} {child.pid}')\n"
+        "os.rename('pids.part', 'pids')\n"
+        "time.sleep(100)\n"
+    )
+    Path("trainings.csv").write_text(f"model,command\na,{sys.executable} parent.py\n")
+    command = [*SCRIPT, "xi", "measure", "trainings.csv", "-o", "out"]
+    measuring = subprocess.Popen(command, stderr=subprocess.PIPE)
+    try:
+        while not Path("pids").exists():
+            assert measuring.poll() is None
+            time.sleep(0.05)
+        measuring.send_signal(number)
+        _, told = measuring.communicate(timeout=AMPLE_S)
+    finally:
+        measuring.kill()
+    assert measuring.returncode == 130
+    assert b"Interrupted" in told
+    for pid in map(int, Path("pids").read_text().split()):
+        status = Path(f"/proc/{pid}/stat")
+        assert not status.exists() or status.read_text().rpartition(")")[2].split()[0] == "Z"  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -321,7 +337,7 @@ def test_tables_that_cannot_be_collected_are_refused_before_anything_runs(
     Path("trainings.csv").write_text(table)
     Path("pairs.csv").write_text(pairs)
     more = ["--pairs", "pairs.csv"] if pairs else []
-    assert run(["xi", "measure", "--table", "trainings.csv", "-o", "out", *more]) == 2
+    assert run(["xi", "measure", "trainings.csv", "-o", "out", *more]) == 2
     assert what in capsys.readouterr().err
     assert not Path("out").exists()
 
@@ -345,9 +361,10 @@ def test_rows_in_doubt_are_named_and_planned_again(
     told = capsys.readouterr()
     rows = json.loads(told.out)["retest"]
     assert [row["row"] for row in rows] == [1, 3, 4, 5]
-    assert "xi.csv: row 1: xi of a@1 beside b@2 is 0.93, below 1" in told.err
-    assert "xi.csv: row 3: xi of b@2 beside c@3 is 7.5, above 5" in told.err
-    assert "row 4: xi of c beside d was measured from 1.1 to 1.4" in told.err
+    reasons = [row["reason"] for row in rows]
+    assert reasons[0] == "xi of a@1 beside b@2 is 0.93, below 1"
+    assert reasons[1] == "xi of b@2 beside c@3 is 7.5, above 5"
+    assert reasons[2] == "xi of c beside d was measured from 1.1 to 1.4"
     assert "again.csv: 3 pairs to measure again, of 4 rows" in told.err
     plan = pd.read_csv("again.csv")
     assert list(zip(plan["model_a"], plan["model_b"], plan["row"], strict=True)) == [
@@ -372,7 +389,7 @@ def test_the_example_trainings_can_be_measured_and_fitted(
         "python train.py", f"{sys.executable} {train}", regex=False
     )
     table[table["model"] == "embedding"].to_csv("trainings.csv", index=False)
-    assert run(["xi", "measure", "--table", "trainings.csv", "-o", "out", *QUICK]) == 0
+    assert run(["xi", "measure", "trainings.csv", "-o", "out", *QUICK]) == 0
     assert "1 of 1 pairs measured" in capsys.readouterr().out
     logged = [
         sys.executable,

@@ -153,7 +153,7 @@ def test_a_policy_that_fails_is_named_and_what_was_replayed_is_kept(
     assert run(["--policy", "foreign", "--out", "out", *limit]) == 2
     error = capsys.readouterr().err
     assert re.search(rf"Error: policy 'foreign' was stopped: .*{told}", error), error
-    assert "what was replayed before is kept in out" in error
+    assert ", at decision 6; what was replayed before is kept in out" in error
     assert "Traceback" not in error
     summary = json.loads(Path("out", "summary.json").read_text())
     assert summary["metrics"]["interrupted"] is True

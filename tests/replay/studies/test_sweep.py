@@ -55,7 +55,7 @@ def test_an_interrupted_study_prints_the_command_that_goes_on(
     assert process.returncode == 130, process.stderr
     *_, told, again = process.stderr.splitlines()
     assert told == (
-        "Interrupted: replays that were done are kept, and the same command without --again goes on from there:"
+        "Interrupted: replays that were done are kept, and this command goes on from there:"
     )
     assert again == f"bft-replay {' '.join(args)}"
     last = result_of([*SCRIPT, *again.split()[1:]])
