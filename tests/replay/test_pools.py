@@ -246,25 +246,3 @@ def test_a_cluster_is_replayed_from_the_command_line(
     assert summary["options"]["max_jobs"] == 0
     steps = pd.read_parquet(out / "steps.parquet")
     assert set(steps["vc"]) == {"p", "q"}
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (["--cluster", "2x2"], "--cluster needs jobs"),
-        (["--cluster", "2x2", "-ndmap", "x.parquet", "--jobs", "j"], "either -ndmap"),
-        (["--cluster", "2x2", "--option", "compat=reference"], "no fixed clusters"),
-        (["--option", "compat=lucid"], "is for --policy lucid, srtf, tiresias-l, not"),
-        (["--option", "compat=pollux"], "is for --jobs-format pollux"),
-        (["--option", "restart-overhead=8:"], "UNITS:SECONDS"),
-        (["--option", "restart-overhead=-1"], "UNITS:SECONDS"),
-        (["--option", "restart-overhead=0:5"], "UNITS:SECONDS"),
-        (["--option", "checkpoint-interval=-1"], "--option checkpoint-interval"),
-        (["--jobs", "x.csv", "--jobs-format", "punch-cards"], "--jobs-format"),
-    ],
-)
-def test_contradicting_options_are_reported(
-    options: list[str], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(options) == 2
-    assert told in capsys.readouterr().err
