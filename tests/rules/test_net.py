@@ -310,6 +310,8 @@ def test_sharing_is_worth_what_running_alone_is_or_more(case: Case) -> None:
 
     @dataclass
     class Compared(MilpSharingPolicy):
+        name: str = field(default="compared", init=False)
+
         def decide(self, state: State) -> Decision:
             decision = super().decide(state)
             if not any(view.partners for view in state.jobs):
