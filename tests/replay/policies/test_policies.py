@@ -46,6 +46,7 @@ BY_HAND = """
 5 | 3-8 1-1 1-1 | 3 1 1 | 3 are left, just enough for the first
 3 | 4-8 | 0 |
 3 | 0-2 0-2 | 2 1 |
+5 | 1-1 1-1 1-4 1-1 | 1 1 2 1 | what is over goes to the first who can use it, far down too
 0 | 0-2 1-2 | 0 0 |
 5 | | |
 """
