@@ -146,7 +146,7 @@ def test_job_tables_given_together_are_joined(
     assert summary["inputs"]["jobs"]["source"] == "jobs.parquet, more.parquet"
     assert len(summary["inputs"]["digests_sha256"]["jobs"]) == 64
     give("c at=60; b", file="more")
-    taken = "more.parquet, job b: the name is taken by a job of jobs.parquet"
+    taken = "jobs.parquet, more.parquet, row 4, job b: the name appears twice"
     told(f"{INPUT} --jobs more.parquet", taken, code=2)
 
 
@@ -350,7 +350,7 @@ def test_a_misspelt_column_ends_the_command_and_an_unknown_one_gets_a_note(
     give("a")
     frame = pd.read_parquet("jobs.parquet")
     frame.assign(jreq=2).to_parquet("jobs.parquet")
-    differs = "Error: jobs.parquet, column jreq: no such column; it differs from 'Jreq' by upper and"
+    differs = "Error: jobs.parquet, column jreq: no such column; did you mean 'Jreq'?"
     told(INPUT, differs, code=2)
     frame.assign(colour="red").to_parquet("jobs.parquet")
     unknown = "column colour of jobs.parquet: unknown here"
