@@ -112,7 +112,9 @@ def replay(
             made = Options(**full_names({**stated, "policy": name}))
             folder = Path(tempfile.mkdtemp(prefix="bft-") if out is None else out)
             try:
-                with Shown(drawn=True) if progress else nullcontext(_Logged()) as watcher:
+                with (
+                    Shown(drawn=True) if progress else nullcontext(_Logged()) as watcher
+                ):
                     execute(
                         made,
                         folder,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import shlex
 import signal
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
+from types import ModuleType
 from unittest.mock import patch
 
 import drawing  # noqa: F401  it registers the profiles
@@ -56,6 +58,13 @@ def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
         return said
 
     return call
+
+
+@pytest.fixture
+def benchmark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """Imports a program of benchmarks/."""
+    monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
+    return import_module
 
 
 @pytest.fixture(scope="module")

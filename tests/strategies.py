@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -146,6 +147,17 @@ def value_tables(problem: Problem) -> list[NDArray[np.float64]]:
         for job, held in zip(problem.jobs, problem.current, strict=True)
     ]
     return [tables.of(0) + tables.debt for tables in alone]
+
+
+def best_value(tables: Iterable[NDArray[np.float64]], units: int) -> float:
+    """The value of an optimum by a plain programme over the tables of the jobs, one after the other."""
+    best = np.zeros(units + 1)
+    for table in tables:
+        after = np.full(len(best), -np.inf)
+        for n in np.flatnonzero(table[: units + 1] > -np.inf).tolist():
+            after[n:] = np.maximum(after[n:], best[: len(best) - n] + table[n])
+        best = after
+    return float(best.max())
 
 
 def apart(problem: Problem) -> Classes:

@@ -9,26 +9,25 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import magnitude, problems, value_tables, worth_of
+from strategies import (
+    best_value,
+    magnitude,
+    problems,
+    value_tables,
+    worth,
+    worth_of,
+)
 
-from bft.milp import Job, Problem, SolverProcess
+from bft.milp import Job, Problem, SolverProcess, solve
 from bft.milp.exact.dp import optimum, solve_exact
 from bft.milp.formulations import modes
 from bft.milp.formulations.linear import Limits
 from bft.milp.tables import tables_of
 
 
-def linear(name: str, units: int, worth: float, *, jmin: int | None = None) -> Job:
-    """A job of `units` or no units; `jmin` allows fewer."""
-    return Job(
-        name,
-        units if jmin is None else jmin,
-        units,
-        np.array([0, units]),
-        np.array([0, worth]),
-        0,
-        0,
-    )
+def linear(name: str, units: int, worth: float) -> Job:
+    """A job of `units` or no units."""
+    return Job(name, units, units, [0, units], [0, worth], 0, 0)
 
 
 def drawn(
@@ -59,17 +58,6 @@ def drawn(
     return Problem(units, 120.0, tuple(table), tuple(current))
 
 
-def best_value(problem: Problem) -> float:
-    """The value of an optimum by a plain programme over tables, one job after the other."""
-    best = np.zeros(problem.units + 1)
-    for table in value_tables(problem):
-        after = np.full(len(best), -np.inf)
-        for n in np.flatnonzero(table > -np.inf).tolist():
-            after[n:] = np.maximum(after[n:], best[: len(best) - n] + table[n])
-        best = after
-    return float(best.max())
-
-
 @given(problems(max_jobs=5, max_units=30))
 def test_the_objective_equals_that_of_the_tables_to_the_bit(problem):
     found = optimum(problem)
@@ -77,12 +65,26 @@ def test_the_objective_equals_that_of_the_tables_to_the_bit(problem):
     assert found.bound == found.objective
 
 
-@examples(100)
+@examples(300)
 @given(problems(max_jobs=7, max_units=40).filter(lambda problem: problem.jobs))
 def test_the_optimum_is_that_of_a_plain_programme(problem):
-    value = worth_of(problem, solve_exact(problem))
-    assert value is not None
-    assert abs(value - best_value(problem)) <= 1e-11 * magnitude(problem)
+    """Over tables by the letter of docs/model.md."""
+    tables = [
+        np.array(
+            [
+                -np.inf if value is None else value
+                for n in range(problem.units + 1)
+                for value in [worth(job, held, n, problem.tfwd, problem.cost_model)]
+            ]
+        )
+        for job, held in zip(problem.jobs, problem.current, strict=True)
+    ]
+    solution = solve(problem, backend="exact")
+    slack = 1e-11 * magnitude(problem)
+    best = pytest.approx(best_value(tables, problem.units), rel=1e-12, abs=slack)
+    assert (worth_of(problem, solution.counts), solution.objective) == (best, best)
+    found = (solution.status, solution.bound, solution.gap, solution.note)
+    assert found == ("optimal", solution.objective, 0.0, "")
 
 
 @pytest.mark.slow
@@ -100,7 +102,9 @@ def test_many_jobs_of_any_curves_reach_the_optimum(seed, jobs, jmax, kinks, held
         jobs, max(1, int(jobs * jmax * part)), jmax, seed, kinks=kinks, held=held
     )
     value = worth_of(problem, solve_exact(problem))
-    assert value == pytest.approx(best_value(problem), rel=1e-12)
+    assert value == pytest.approx(
+        best_value(value_tables(problem), problem.units), rel=1e-12
+    )
 
 
 @examples(100)
@@ -113,13 +117,9 @@ def test_all_or_nothing_is_solved(sizes, capacity, bonus):
     # A 0-1 knapsack with ties wherever one looks.
     jobs = tuple(linear(f"j{j}", n, n + bonus) for j, n in enumerate(sizes))
     problem = Problem(capacity, 1.0, jobs, (0,) * len(jobs))
-    best = np.full(capacity + 1, 0.0)
-    for n in sizes:
-        if n <= capacity:
-            best[n:] = np.maximum(best[n:], best[: capacity + 1 - n] + n + bonus)
-    counts = solve_exact(problem)
-    assert sum(counts) <= capacity
-    assert optimum(problem).objective == best[-1]
+    found = optimum(problem)
+    assert sum(found.counts) <= capacity
+    assert found.objective == best_value(value_tables(problem), capacity)
 
 
 # --- at scale -----------------------------------------------------------------------------------------------------
@@ -129,7 +129,9 @@ def test_all_or_nothing_is_solved(sizes, capacity, bonus):
 def test_thirty_jobs_on_all_of_summit_agree_with_the_plain_programme(seed):
     problem = drawn(30, 4734, 512, seed)
     value = worth_of(problem, solve_exact(problem))
-    assert value == pytest.approx(best_value(problem), rel=1e-12)
+    assert value == pytest.approx(
+        best_value(value_tables(problem), problem.units), rel=1e-12
+    )
 
 
 @pytest.mark.parametrize("held", [0.0, 1.0])

@@ -7,7 +7,6 @@ import itertools
 import math
 from dataclasses import replace
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -16,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from liars import PROBLEM, Liar
 from sharing_oracles import best_by_flow
-from strategies import apart, magnitude, problems, sizes, solve_apart, worth, worth_of
+from strategies import magnitude, problems, sizes, solve_apart, worth, worth_of
 
 from bft.milp import (
     Job,
@@ -31,7 +30,6 @@ from bft.milp import (
     solve,
 )
 from bft.milp.backends.registry import describe
-from bft.milp.exact import kernel
 from bft.milp.exact.dp import Optimum, optimum, share_units, solve_exact
 from bft.milp.formulations.column_generation import relax
 from bft.milp.formulations.items import Items
@@ -133,41 +131,6 @@ def test_the_canonical_optimum_is_the_one_that_enumeration_names(
 ) -> None:
     expected = canonical_by_enumeration(problem)
     assert solve_exact(problem) == expected
-
-
-def canonical_by_scores(problem: Problem) -> tuple[int, ...]:
-    """The same by the letter of the rule: scores in whole quanta, whatever the values are."""
-    with patch("bft.milp.tables.classes_of", apart):
-        tables = tables_of(replace(problem))
-    one = np.ones(len(problem.jobs), np.int64)
-    score, *_ = kernel.scores(
-        tables.values, tables.line, tables.begin, problem.counts, tables.kept, one
-    )
-    choices = [
-        [(n, int(worth)) for n, worth in enumerate(score[a:b]) if worth > -kernel.NEVER]
-        for a, b in itertools.pairwise(tables.begin.tolist())
-    ]
-    feasible = (
-        choice
-        for choice in itertools.product(*choices)
-        if sum(n for n, _ in choice) <= problem.units
-    )
-    best = min(
-        feasible,
-        key=lambda choice: (
-            -sum(s for _, s in choice),
-            tuple(n for n, _ in choice)[::-1],
-        ),
-    )
-    return tuple(n for n, _ in best)
-
-
-@examples(200)
-@given(problems(max_jobs=4, max_units=8).filter(lambda problem: problem.jobs))
-def test_it_is_the_optimum_of_the_scores_whatever_the_values(
-    problem: Problem,
-) -> None:
-    assert solve_exact(problem) == canonical_by_scores(problem)
 
 
 def _two_sizes(first: float) -> tuple[Job, ...]:

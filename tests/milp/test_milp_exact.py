@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Iterator
 from dataclasses import replace
@@ -10,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from drawing import examples
 from hypothesis import given
-from strategies import magnitude, problems, value_tables, worth, worth_of
+from refusals import refused
+from strategies import magnitude, problems, value_tables, worth
 
 from bft.milp import (
     Job,
@@ -143,36 +142,6 @@ def test_keeping_is_limited_by_the_bounds_of_jobs(
 # --- the exact DP ------------------------------------------------------------------------------------------
 
 
-@examples(300)
-@given(problems(max_jobs=4, max_units=7))
-def test_exact_reaches_the_optimum_of_full_enumeration(problem: Problem) -> None:
-    tables = [
-        [
-            (n, v)
-            for n in range(problem.units + 1)
-            if (v := worth(one, held, n, problem.tfwd, problem.cost_model)) is not None
-        ]
-        for one, held in zip(problem.jobs, problem.current, strict=True)
-    ]
-    best = max(
-        sum(value for _, value in choice)
-        for choice in itertools.product(*tables)
-        if sum(n for n, _ in choice) <= problem.units
-    )
-    solution = solve(problem, backend="exact")
-    reached = worth_of(problem, solution.counts)
-    assert reached is not None
-    slack = 1e-12 * magnitude(problem)
-    assert reached == pytest.approx(best, rel=1e-12, abs=slack)
-    assert solution.objective == pytest.approx(best, rel=1e-12, abs=slack)
-    assert (solution.status, solution.bound, solution.gap, solution.note) == (
-        "optimal",
-        solution.objective,
-        0.0,
-        "",
-    )
-
-
 @given(problems(max_jobs=6, max_units=30))
 def test_the_same_problem_has_the_same_answer_bit_for_bit(problem: Problem) -> None:
     again = replace(
@@ -250,9 +219,6 @@ def test_a_tie_is_kept_only_if_no_other_job_can_use_the_units() -> None:
     assert (solution.counts[2], solution.objective) == (2, 10 * (6 * 10 + 22))
 
 
-# --- nothing to give, nobody to give to ---------------------------------------------------------------------------
-
-
 # --- what is refused ----------------------------------------------------------------------------------------------
 
 
@@ -273,8 +239,8 @@ def test_a_tie_is_kept_only_if_no_other_job_can_use_the_units() -> None:
 def test_options_without_sense_are_refused(
     options: dict[str, object], says: str
 ) -> None:
-    with pytest.raises(ProblemError, match=says):
-        solve(Problem(3, 10.0, (job(),), (0,)), **options)  # type: ignore[arg-type]
+    problem = Problem(3, 10.0, (job(),), (0,))
+    refused(says, solve, problem, error=ProblemError, **options)
 
 
 @pytest.mark.parametrize(
@@ -301,8 +267,7 @@ def test_options_without_sense_are_refused(
 def test_a_job_that_cannot_be_is_refused_by_name_and_field(
     fields: dict[str, object], says: str
 ) -> None:
-    with pytest.raises(ProblemError, match=f"'a'.*{says}"):
-        job("a", **fields)  # type: ignore[arg-type]
+    refused(f"'a'.*{says}", job, "a", error=ProblemError, **fields)
 
 
 @pytest.mark.parametrize(
@@ -330,5 +295,4 @@ def test_a_problem_that_cannot_be_is_refused_by_field(
         "current": (0, 0),
     }
     Problem(**fine)  # type: ignore[arg-type]
-    with pytest.raises(ProblemError, match=says):
-        Problem(**fine | fields)  # type: ignore[arg-type]
+    refused(says, Problem, error=ProblemError, **fine | fields)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
@@ -14,7 +13,7 @@ import pytest
 from drawing import examples
 from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
-from strategies import magnitude, problems, value_tables, worth, worth_of
+from strategies import best_value, magnitude, problems, value_tables, worth, worth_of
 
 from bft.milp import Job, Problem, SolverProcess, keep, solve
 from bft.milp.exact.dp import optimum
@@ -32,9 +31,6 @@ from bft.milp.formulations.modes import (
 )
 from bft.milp.jobs import FloatArray
 from bft.milp.tables import tables_of
-
-# --- modes --------------------------------------------------------------------------------------------------------
-
 
 # --- concave runs -------------------------------------------------------------------------------------------------
 
@@ -215,46 +211,22 @@ def and_waiting_twins(problem: Problem) -> Problem:
     )
 
 
-def best_value(tables: Sequence[FloatArray], sizes: Sequence[int], units: int) -> float:
-    """The largest value of an allocation, class by class and member by member."""
-    best = np.zeros(units + 1)
-    for table, members in zip(tables, sizes, strict=True):
-        for _ in range(members):
-            before, best = best, np.full(units + 1, -np.inf)
-            for n, value in enumerate(table[: units + 1]):
-                best[n:] = np.maximum(best[n:], before[: units + 1 - n] + value)
-    return float(best.max())
-
-
 @st.composite
 def markets(draw: st.DrawFn) -> tuple[list[FloatArray], list[int], int]:
     """Tables, members and units: classes are alike, as running jobs of one kind are, and whole values make ties."""
     units = draw(st.integers(1, 14))
     worth = st.integers(0, 30) | st.just(-np.inf)
-    shapes = draw(
-        st.lists(st.lists(worth, min_size=1, max_size=units), min_size=1, max_size=3)
+    shape = st.lists(worth, min_size=1, max_size=units)
+    shapes = st.sampled_from(draw(st.lists(shape, min_size=1, max_size=3)))
+    market = st.tuples(
+        shapes, st.integers(0, 2), st.integers(0, 8), st.sampled_from([1, 1, 2, 4])
     )
-    tables = []
-    for _ in range(draw(st.integers(1, 9))):
-        shape, held, charge = (
-            draw(st.sampled_from(shapes)),
-            draw(st.integers(0, 2)),
-            draw(st.integers(0, 8)),
-        )
-        tables.append(
-            np.array([0.0, *shape]) - charge * (np.arange(len(shape) + 1) != held)
-        )
-    return (
-        tables,
-        draw(
-            st.lists(
-                st.sampled_from([1, 1, 2, 4]),
-                min_size=len(tables),
-                max_size=len(tables),
-            )
-        ),
-        units,
-    )
+    drawn = draw(st.lists(market, min_size=1, max_size=9))
+    tables = [
+        np.array([0.0, *shape]) - charge * (np.arange(len(shape) + 1) != held)
+        for shape, held, charge, _ in drawn
+    ]
+    return tables, [members for *_, members in drawn], units
 
 
 @examples(400)
@@ -263,14 +235,17 @@ def test_an_optimum_remains_of_what_is_pruned(
     market: tuple[list[FloatArray], list[int], int], part: float
 ) -> None:
     tables, sizes, units = market
+
+    def best(of: list[FloatArray]) -> float:
+        each = zip(of, sizes, strict=True)
+        return best_value([table for table, m in each for _ in range(m)], units)
+
     idle = sum(m * float(table[0]) for table, m in zip(tables, sizes, strict=True))
-    known = idle + part * (best_value(tables, sizes, units) - idle)
+    known = idle + part * (best(tables) - idle)
     left = prune(tables, np.array(sizes), units, known)
     for table, pruned in zip(tables, left, strict=True):
-        assert all(
-            n == -np.inf or n == value for n, value in zip(pruned, table, strict=True)
-        )
-    assert best_value(left, sizes, units) == best_value(tables, sizes, units)
+        assert ((pruned == -np.inf) | (pruned == table)).all()
+    assert best(left) == best(tables)
 
 
 @given(slope=st.floats(0.01, 100.0), units=st.integers(1, 9))

@@ -338,22 +338,6 @@ def test_what_a_solver_needs_is_loaded_before_its_time_counts(
 # --- growing and leaking ------------------------------------------------------------------------------------------
 
 
-def test_a_worker_that_grows_is_replaced() -> None:
-    process = SolverProcess(recycle_bytes=-1)  # the first request counts as no growth
-    try:
-        for index in range(3):
-            problem = problem_number(index)
-            solution = ask(process, problem)
-            assert solution.status == "optimal"
-            assert solution.objective == pytest.approx(
-                solve(problem, backend="exact").objective
-            )
-            assert process.started == index + 1
-            assert process.pid is None
-    finally:
-        process.close()
-
-
 def test_a_worker_that_leaks_is_replaced() -> None:
     """python-mip leaks 10 kB or more a solve."""
     process = SolverProcess(recycle_bytes=2**19)
@@ -365,12 +349,6 @@ def test_a_worker_that_leaks_is_replaced() -> None:
         assert 3 < index < 1999
     finally:
         process.close()
-
-
-def test_a_worker_that_does_not_grow_enough_is_kept(process: SolverProcess) -> None:
-    for index in range(100):
-        assert ask(process, problem_number(index)).status == "optimal"
-    assert process.started == 1
 
 
 def test_a_worker_that_imports_another_solver_is_kept() -> None:

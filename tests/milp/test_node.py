@@ -41,18 +41,6 @@ def ramp(name: str, jmin: int = 1, jmax: int = 8, tcup: float = 0.0) -> Job:
     return Job(name, jmin, jmax, np.array([0, 8]), np.array([0, 80]), tcup, 0.0)
 
 
-@examples(120)
-@given(problems(max_jobs=4, max_units=8))
-def test_node_and_exact_reach_the_same_value(process, problem):
-    status, counts = answered(process, problem)
-    assert status == "optimal"
-    best = worth_of(problem, solve_exact(problem))
-    assert best is not None
-    assert worth_of(problem, counts) == pytest.approx(
-        best, rel=1e-6, abs=1e-7 * (1 + magnitude(problem))
-    )
-
-
 @examples(60)
 @given(problems(max_jobs=3, max_units=5))
 def test_strict_is_enumeration_without_large_changes(process, problem):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,131 +19,15 @@ from bft.replay.cli.main import run
 from bft.replay.trace.trace_files import read_trace, write_trace
 
 START = pd.Timestamp("2021-02-10")
-XI = ["--xi", "xi.csv"]
-TIGHT = [*XI, "--option", "unit-memory=16"]
-FIFO = ["--policy", "fifo"]
-EXACT = ["--backend", "exact"]
-CLUSTER = [
-    "--cluster",
-    "2x2",
-    "--jobs",
-    "tiresias.csv",
-    "--jobs-format",
-    "tiresias",
-    *FIFO,
-]
-POLLUX = [
-    "--cluster",
-    "2x4",
-    "--jobs",
-    "pollux.csv",
-    "--jobs-format",
-    "pollux",
-    "--option",
-    "applications=apps",
-    *FIFO,
-]
 FLAGS = ("--cluster", "--option applications", "--policy")
-QUICK = ["--set", "population=4", "--set", "generations=2"]
-PUBLISHED = ["--option", "compat=reference", "--skip-rows", "0"]
-PAIR = ["-bdfn", "bounds.parquet", "-scfn", "curves.parquet"]
-TRACE, JOBS = ["-ndmap", "trace.parquet"], ["--jobs", "jobs.csv"]
-Case = tuple[list[str], list[str], list[str], Any]
 Said = tuple[int, str, dict[str, Any]]
-USUAL = [*TRACE, *JOBS]
-# Field: options of both runs, of the first alone, of the second alone, and what the second records.
-CASES: dict[str, Case] = {
-    "node_trace": ([*JOBS, *EXACT], TRACE, ["-ndmap", "fewer.parquet"], "fewer.parquet"),
-    "trust_pickle": (["-ndmap", "trace.pkl", *JOBS, *EXACT], [], ["--trust-pickle"], True),
-    "jobs": ([*TRACE, *EXACT], JOBS, ["--jobs", "early.csv"], "early.csv"),
-    "job_bounds": ([*TRACE, *EXACT], PAIR, ["-bdfn", "longer.parquet", "-scfn", "curves.parquet"], "longer.parquet"),
-    "job_curves": ([*TRACE, *EXACT], PAIR, ["-bdfn", "bounds.parquet", "-scfn", "faster.parquet"], "faster.parquet"),
-    "jobs_format": (["--cluster", "2x4", *FIFO], JOBS, CLUSTER[2:6], "tiresias"),
-    "applications": (POLLUX, [], ["--option", "applications=noisy", "--policy", "pollux"], "noisy"),
-    "align_jobs": ([*TRACE, "--jobs", "early.csv", *EXACT], [], ["--option", "align-jobs=yes"], True),
-    "repeat": ([*USUAL, *EXACT], [], ["--option", "repeat=2"], 2),
-    "cap_units": ([*USUAL, *EXACT], [], ["--cap-units", "3"], 3),
-    "shuffle_submits": ([*USUAL, *EXACT], [], ["--option", "shuffle-submits=yes"], True),
-    "arrival": ([*USUAL, *EXACT], [], ["--option", "arrival=POISSON:60.0"], "poisson:60"),
-    "scale_arrivals": ([*USUAL, *EXACT], [], ["--option", "scale-arrivals=9"], 9.0),
-    "workload": ([*USUAL, *FIFO], [], ["--workload", "hpo:eta=2"], "hpo:eta=2"),
-    "oversized": (
-        [*TRACE, "--jobs", "wide.csv", *FIFO],
-        ["--option", "oversized=skip"],
-        ["--option", "oversized=cap"],
-        "cap",
-    ),
-    "cluster": (CLUSTER, [], ["--cluster", "1x3"], "1x3"),
-    "preset": (USUAL, [], ["--preset", "best"], "best"),
-    "tfwd_s": ([*USUAL, *EXACT], [], ["-Tfwd", "300"], 300.0),
-    "time_limit_s": ([*USUAL, *FIFO], [], ["-optTL", "3"], 3.0),  # says that it has no effect there
-    "max_jobs": ([*USUAL, *EXACT], [], ["-maxJ", "1"], 1),
-    "first_node": ([*USUAL, *EXACT], [], ["-nis", "3"], 3),
-    "node_count": ([*USUAL, *EXACT], [], ["-nN", "2"], 2),
-    "skip_rows": ([*USUAL, *EXACT], [], ["--skip-rows", "9"], 9),
-    "sort": (["-ndmap", "shuffled.parquet", *JOBS, *EXACT], [], ["--sort"], True),
-    "node_class": (["-ndmap", "classes.parquet", *JOBS, *EXACT], [], ["--node-class", "gpu"], "gpu"),
-    "kinds": ([*USUAL, *EXACT], [], ["--option", "kinds=kinds.csv"], "kinds.csv"),
-    "policy": (USUAL, FIFO, ["--policy", "srtf"], "srtf"),
-    "policy_options": ([*USUAL, *FIFO], [], ["--set", "backfill=yes"], [["backfill", "yes"]]),
-    "policy_time_limit_s": ([*USUAL, *PUBLISHED], [], ["--option", "policy-time-limit=9"], 9.0),  # the same
-    "seed": (["--cluster", "3x3", *JOBS, "--policy", "pollux", *QUICK], [], ["--seed", "5"], 5),
-    "backend": (USUAL, [], EXACT, "exact"),
-    "formulation": ([*USUAL, "--backend", "auto"], [], ["--option", "formulation=node"], "node"),
-    "strict_reference": ([*USUAL, "--option", "formulation=node"], [], ["--option", "strict-reference=yes"], True),
-    "gap": ([*USUAL, *EXACT], [], ["--option", "gap=0.5"], 0.5),  # says that it has no effect there
-    "threads": ([*USUAL, *EXACT], [], ["--option", "threads=2"], 2),  # the same
-    "cost_model": ([*USUAL, *EXACT], [], ["--option", "cost-model=stall"], "stall"),
-    "events": ([*USUAL, *EXACT], [], ["--option", "events=node"], "node"),
-    "min_interval_s": ([*USUAL, *EXACT], [], ["--option", "min-interval=250"], 250.0),
-    "checkpoint_interval_s": ([*USUAL, *FIFO], [], ["--option", "checkpoint-interval=7"], 7.0),
-    "start_overhead_s": ([*USUAL, *FIFO], [], ["--option", "start-overhead=20"], 20.0),
-    "restart_overhead": ([*USUAL, *FIFO], [], ["--option", "restart-overhead=2:10,8:20"], [[2, 10.0], [8, 20.0]]),
-    "restart_overlap": (
-        [*CLUSTER[:-1], "tiresias-l", "--set", "limits=10", "--option", "restart-overhead=20"],
-        [],
-        ["--option", "restart-overlap=0.5"],
-        0.5,
-    ),
-    "free_moves": (
-        ["--cluster", "3x3", *POLLUX[2:-1], "sia", "--option", "restart-overhead=20"],
-        [],
-        ["--option", "free-moves=yes"],
-        True,
-    ),
-    "network_interference": (
-        ["--cluster", "3x3", *JOBS, "--policy", "equal-share"], [], ["--option", "network-interference=0.5"], 0.5
-    ),
-    "admission": ([*USUAL, *FIFO], [], ["--option", "admission=deadline", "--option", "admission-units=1"], "deadline"),
-    "admission_units": ([*USUAL, *FIFO, "--option", "admission=deadline"], [], ["--option", "admission-units=1"], 1),
-    "return_time_s": ([*USUAL, *EXACT], [], ["--return-time", "90"], 90.0),
-    "reserve": ([*USUAL, *EXACT], [], ["--reserve", "2"], 2),
-    "free_first": ([*USUAL, *EXACT, "--return-time", "90"], [], ["--no-free-first"], False),
-    "host_price": ([*USUAL, *EXACT, "--return-time", "90"], [], ["--host-price", "2"], 2.0),
-    "ties": ([*USUAL, "--backend", "cbc"], [], ["--option", "ties=solver"], "solver"),  # then nobody verifies
-    "verify": ([*USUAL, "--option", "ties=solver"], [], ["--option", "verify=yes"], True),
-    "objective": ([*USUAL, *EXACT], [], ["--objective", "power:.50+ageing:.02"], "power:0.5+ageing:0.02:2"),
-    "curves": ([*USUAL, *EXACT], [], ["--option", "curves=learn"], "learn"),
-    "deadline_boost": ([*USUAL, *EXACT], [], ["--option", "deadline-boost=50"], 50.0),
-    "deadline_horizon_s": (
-        [*USUAL, *EXACT, "--option", "deadline-boost=50"],
-        [],
-        ["--option", "deadline-horizon=60"],
-        60.0,
-    ),
-    "xi": (USUAL, [], XI, "xi.csv"),
-    "xi_max": ([*USUAL, *XI], [], ["--option", "xi-max=1.06"], 1.06),
-    "xi_partners": ([*USUAL, *XI], [], ["--option", "xi-partners=1"], 1),
-    "unit_memory_gib": ([*USUAL, *XI], [], ["--option", "unit-memory=10"], 10.0),
-    "memory_table": ([*USUAL, *TIGHT], [], ["--option", "memory-table=memory.csv"], "memory.csv"),
-    "sub_batch": ([*USUAL, *TIGHT, "--option", "memory-table=memory.csv"], [], ["--option", "sub-batch=0.99"], 0.99),
-    "forbid": ([*USUAL, *XI], [], ["--option", "forbid=a,b", "--option", "forbid=a,a"], [["a", "b"], ["a", "a"]]),
-    "compat": (POLLUX, [], ["--option", "compat=pollux"], "pollux"),
-    "dedicated": ([*USUAL, *EXACT], [], ["--no-u"], False),
-    "node_watts": ([*USUAL, *EXACT], [], ["--node-watts", "120,600"], [120.0, 600.0]),
-    "price_per_node_hour": ([*USUAL, *EXACT], [], ["--price-per-node-hour", "1.5"], 1.5),
-    "co2_per_kwh": ([*USUAL, *EXACT, "--node-watts", "120,600"], [], ["--co2-per-kwh", "380"], 380.0),
-}  # fmt: skip
+_EFFECTS = Path(__file__).parents[1] / "data" / "option_effects.toml"
+WORDS, CASES = tomllib.loads(_EFFECTS.read_text("utf-8")).values()
+
+
+def words(text: str) -> list[str]:
+    """The words of a command line, with what words in capitals stand for."""
+    return " ".join(WORDS.get(word, word) for word in text.split()).split()
 
 
 @pytest.fixture(scope="module")
@@ -261,21 +146,12 @@ def said(args: list[str], capsys: pytest.CaptureFixture[str]) -> Said:
     capsys.readouterr()
     code = run([*args, "--force"])
     out, err = capsys.readouterr()
-    notes = "".join(
-        line
-        for line in err.splitlines(keepends=True)
-        if line.startswith(("note:", "Error:"))
-    )
-    summary = (
-        json.loads(Path("debug-itrOut/summary.json").read_text("utf-8"))
-        if code in (0, 3)
-        else {}
-    )
-    steps = Path("debug-itrOut/steps.parquet")
-    backends = (
-        sorted(pd.read_parquet(steps)["backend"].unique()) if steps.exists() else []
-    )
-    return code, out + notes + " ".join(backends), summary
+    lines = err.splitlines(keepends=True)
+    notes = "".join(line for line in lines if line.startswith(("note:", "Error:")))
+    path, steps = Path("debug-itrOut/summary.json"), Path("debug-itrOut/steps.parquet")
+    summary = json.loads(path.read_text("utf-8")) if code in (0, 3) else {}
+    backends = pd.read_parquet(steps)["backend"].unique() if steps.exists() else []
+    return code, out + notes + " ".join(sorted(backends)), summary
 
 
 @pytest.mark.parametrize("field", CASES)
@@ -285,12 +161,13 @@ def test_an_option_changes_the_result_and_is_recorded(
     capsys: pytest.CaptureFixture[str],
     known: dict[tuple[str, ...], Said],
 ) -> None:
-    both, before, after, recorded = CASES[field]
+    *parts, recorded = CASES[field]
+    both, before, after = map(words, parts)
     begin = (*both, *before)
     if begin not in known:
         known[begin] = said(list(begin), capsys)
     first_code, first, _ = known[begin]
-    stated = list(both)
+    stated = both
     for flag in (option_at(after, at) for at in range(len(after))):
         places = [option_at(stated, at) for at in range(len(stated))]
         if flag in places and flag in FLAGS:  # an option is given once

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tracemalloc
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,6 @@ from worlds import SECOND, START, rigid
 from bft.models import InputError, Job, JobTable, jobs_to_frame
 from bft.models.tables import write_parquet
 from bft.replay import EqualShare, Outcome, Replay, Rules, always_idle
-from bft.replay.cli.main import run
 from bft.replay.pools import cluster_pools, merge
 
 ALL = Rules(max_jobs=0)
@@ -166,26 +166,18 @@ def test_a_cluster_of_jsonl_with_numbers_beyond_floats_is_reported(
     "cluster", ["100000000x8", "8x100000000", "1001x1000", "9" * 5000 + "x1"]
 )
 def test_a_cluster_beyond_any_machine_is_refused_before_it_is_made(
-    tmp_path: Path, cluster: str, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, cluster: str, told: Callable[..., str]
 ) -> None:
-    write_parquet(jobs_to_frame(JobTable((rigid(),))), tmp_path / "jobs.parquet")
+    path = tmp_path / "jobs.parquet"
+    write_parquet(jobs_to_frame(JobTable((rigid(),))), path)
     tracemalloc.start()
-    assert (
-        run(
-            [
-                "--cluster",
-                cluster,
-                "--jobs",
-                str(tmp_path / "jobs.parquet"),
-                "--out",
-                str(tmp_path / "out"),
-            ]
-        )
-        == 2
+    told(
+        f"--cluster {cluster} --jobs {path} --out {tmp_path / 'out'}",
+        "1,000,000 units",
+        code=2,
     )
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert "1,000,000 units" in capsys.readouterr().err
     assert peak < 32 << 20
 
 
@@ -202,18 +194,15 @@ def test_a_cluster_names_kinds_and_nodes_of_several_sizes() -> None:
 
 
 def test_kinds_of_a_cluster_are_replayed_from_the_command_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    here: Path, told: Callable[..., str]
 ) -> None:
     jobs = Path(__file__).parents[2] / "examples" / "kinds" / "jobs.csv"
-    given = ["--cluster", "2x4:a100+3x2:v100", "--jobs", str(jobs), "--no-u"]
-    assert run([*given, "--backend", "exact", "--out", str(tmp_path / "out")]) == 0
-    shown = capsys.readouterr().out
-    assert "idle unit-hours on 8 units" in shown
-    assert "idle unit-hours on 6 units" in shown
-    assert run([*given, "--policy", "fifo", "--out", str(tmp_path / "no")]) == 2
-    assert "fifo knows no kinds of units" in capsys.readouterr().err
-    assert run([*given, "--option", "kinds=k", "--out", str(tmp_path / "no")]) == 2
-    assert "a cluster names the kinds itself" in capsys.readouterr().err
+    line = f"--cluster 2x4:a100+3x2:v100 --jobs {jobs} --no-u"
+    idle = ("idle unit-hours on 8 units", "idle unit-hours on 6 units")
+    told(f"{line} --backend exact --out out", *idle)
+    told(f"{line} --policy fifo", "fifo knows no kinds of units", code=2)
+    itself = "a cluster names the kinds itself"
+    told(f"{line} --option kinds=k", itself, code=2)
 
 
 def test_a_cluster_that_is_neither_a_size_nor_a_file_is_reported() -> None:
@@ -225,46 +214,14 @@ def test_a_cluster_that_is_neither_a_size_nor_a_file_is_reported() -> None:
 
 
 def test_a_cluster_is_replayed_from_the_command_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    here: Path, told: Callable[..., str]
 ) -> None:
     jobs = [replace(rigid(f"j{k}", 2, 100, at=k), vc="pq"[k % 2]) for k in range(6)]
-    write_parquet(jobs_to_frame(JobTable(tuple(jobs))), tmp_path / "jobs.parquet")
-    path = sizes(tmp_path, "vc,nodes,units_per_node\np,1,4\nq,2,2\n")
-    out = tmp_path / "out"
-    args = [
-        "--cluster",
-        path,
-        "--jobs",
-        str(tmp_path / "jobs.parquet"),
-        "--policy",
-        "equal-share",
-    ]
-    assert run([*args, "--out", str(out), "--json"]) == 0
-    summary = json.loads(capsys.readouterr().out)
+    write_parquet(jobs_to_frame(JobTable(tuple(jobs))), Path("jobs.parquet"))
+    path = sizes(here, "vc,nodes,units_per_node\np,1,4\nq,2,2\n")
+    told(f"--cluster {path} --jobs jobs.parquet --policy equal-share --out out")
+    summary = json.loads(Path("out/summary.json").read_text())
     assert summary["metrics"]["jobs_finished"] == 6
     assert summary["metrics"]["U"] is None
     assert summary["options"]["max_jobs"] == 0
-    steps = pd.read_parquet(out / "steps.parquet")
-    assert set(steps["vc"]) == {"p", "q"}
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        (["--cluster", "2x2"], "--cluster needs jobs"),
-        (["--cluster", "2x2", "-ndmap", "x.parquet", "--jobs", "j"], "either -ndmap"),
-        (["--cluster", "2x2", "--option", "compat=reference"], "no fixed clusters"),
-        (["--option", "compat=lucid"], "is for --policy lucid, srtf, tiresias-l, not"),
-        (["--option", "compat=pollux"], "is for --jobs-format pollux"),
-        (["--option", "restart-overhead=8:"], "UNITS:SECONDS"),
-        (["--option", "restart-overhead=-1"], "UNITS:SECONDS"),
-        (["--option", "restart-overhead=0:5"], "UNITS:SECONDS"),
-        (["--option", "checkpoint-interval=-1"], "--option checkpoint-interval"),
-        (["--jobs", "x.csv", "--jobs-format", "punch-cards"], "--jobs-format"),
-    ],
-)
-def test_contradicting_options_are_reported(
-    options: list[str], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(options) == 2
-    assert told in capsys.readouterr().err
+    assert set(pd.read_parquet("out/steps.parquet")["vc"]) == {"p", "q"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,6 @@ from hypothesis import strategies as st
 from bft.models import Curve, InputError, Job, JobTable, jobs_to_frame
 from bft.models.tables import write_parquet
 from bft.replay import Options, always_idle, write_trace
-from bft.replay.cli.main import run
 from bft.replay.inputs.notes import Notes, Watcher
 from bft.replay.inputs.shaping import (
     repeated,
@@ -230,43 +230,29 @@ def test_no_job_is_submitted_beyond_the_calendar() -> None:
             shaped(far, options, Notes(Watcher()))
 
 
+@pytest.mark.usefixtures("here")
 def test_changes_to_a_workload_are_reported_and_recorded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    told: Callable[..., str],
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     write_trace(always_idle(4, 0, DAY_NS), "trace.parquet")
-    write_parquet(
-        jobs_to_frame(JobTable((job("a", 0), job("b", 60, 9, 9)))), Path("jobs.parquet")
-    )
-    shape = [
-        "--option",
-        "repeat=2",
-        "--cap-units",
-        "2",
-        "--option",
-        "shuffle-submits=yes",
-        "--option",
-        "arrival=poisson:60",
-        "--seed",
-        "4",
-    ]
-    args = ["-ndmap", "trace.parquet", "--jobs", "jobs.parquet", "--no-u", *shape]
-    assert run([*args, "--out", "one", "--backend", "exact"]) == 0
-    err = capsys.readouterr().err
-    for note in (
+    jobs = JobTable((job("a", 0), job("b", 60, 9, 9)))
+    write_parquet(jobs_to_frame(jobs), Path("jobs.parquet"))
+    notes = (
         "--option repeat=2: 4 jobs, the 2 of the table 2 times in turn, submitted over 3 min",
         "--cap-units 2: 4 of 4 jobs could use more units; 2 of them have one size and keep their duration",
         "--option shuffle-submits=yes: the 4 jobs come at the same instants in another order (--seed 4)",
         "--option arrival=poisson:60: jobs are submitted at random, 60 an hour on average, over ",
-    ):
-        assert note in err
-        assert note in Path("one/summary.json").read_text("utf-8")
-    assert "--seed has no effect" not in err
-    assert run([*args, "--out", "two", "--backend", "exact"]) == 0
-    assert (
-        Path("one/jobs.parquet").read_bytes() == Path("two/jobs.parquet").read_bytes()
     )
-    jobs = pd.read_parquet("one/jobs.parquet")
-    assert list(jobs["name"]) == ["a", "b", "a~2", "b~2"]
-    assert list(jobs["Jmax"]) == [2] * 4
-    assert run(["--bound", *args[:4], *shape]) == 0
+    shape = "--cap-units 2 --option shuffle-submits=yes --option arrival=poisson:60 --seed 4"
+    line = f"-ndmap trace.parquet --jobs jobs.parquet --option repeat=2 {shape}"
+    for out in ("one", "two"):
+        said = told(f"{line} --no-u --out {out} --backend exact", *notes)
+    assert "--seed has no effect" not in said
+    recorded = Path("one/summary.json").read_text("utf-8")
+    assert all(note in recorded for note in notes)
+    one, two = (Path(out, "jobs.parquet").read_bytes() for out in ("one", "two"))
+    assert one == two
+    made = pd.read_parquet("one/jobs.parquet")
+    assert list(made["name"]) == ["a", "b", "a~2", "b~2"]
+    assert list(made["Jmax"]) == [2] * 4
+    told(f"--bound {line}")

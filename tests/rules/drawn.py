@@ -87,6 +87,7 @@ def tables(draw: st.DrawFn, *, few: bool = False) -> JobTable:
                 skew=draw(st.sampled_from([None, 1.0, 5.0])),
                 spread_slowdown=draw(st.sampled_from([1.0, 2.0])),
                 sizes=some,
+                extra={"estimate_s": float(draw(st.integers(5, 60)))},
             )
         )
     return JobTable(tuple(jobs))
@@ -213,26 +214,29 @@ ALWAYS = some(
     repeat=st.just(2),
     price_per_node_hour=st.just(2.0),
 )
-RESTARTS = some(
-    restart_overhead=st.sampled_from([((1, 1.0), (2, 5.0)), ((8, 3.0),)])
-).flatmap(
-    lambda stated: some(restart_overlap=st.sampled_from([0.5, 1.0])).map(
-        lambda more: {**stated, **more} if stated else {}
-    )
+
+
+def some_and(
+    stated: st.SearchStrategy[Options], **more: st.SearchStrategy[Any]
+) -> st.SearchStrategy[Options]:
+    """Some of these options, and where there are any, some of those that need one."""
+    both = st.tuples(stated, some(**more))
+    return both.map(lambda two: {**two[0], **two[1]} if two[0] else {})
+
+
+RESTARTS = some_and(
+    some(restart_overhead=st.sampled_from([((1, 1.0), (2, 5.0)), ((8, 3.0),)])),
+    restart_overlap=st.sampled_from([0.5, 1.0]),
 )
 # What --option kinds does not go with, each on its own: options of the world, and of milp.
-HOST = some(
-    return_time=st.sampled_from([1.0, 5.0, 60.0]), reserve=st.sampled_from([1, 1, 3])
-).flatmap(
-    lambda stated: some(free_first=st.just(False)).map(
-        lambda more: {**stated, **more} if stated else {}
-    )
+HOST = some_and(
+    some(
+        return_time=st.sampled_from([1.0, 5.0, 60.0]),
+        reserve=st.sampled_from([1, 1, 3]),
+    ),
+    free_first=st.just(False),
 )
-ADMISSION = some(admission=st.just("deadline")).flatmap(
-    lambda stated: some(admission_units=st.just(2)).map(
-        lambda more: {**stated, **more} if stated else {}
-    )
-)
+ADMISSION = some_and(some(admission=st.just("deadline")), admission_units=st.just(2))
 SIZES = some(cap_units=st.sampled_from([2, 3, 4]))
 MILP = some(
     tfwd=st.sampled_from([1.0, 10.0, 60.0, 60.0]),
@@ -353,7 +357,7 @@ def cases(
 
 
 def _more(draw: st.DrawFn, job: Job) -> Job:
-    """The job with an objective and curves of its own on some kinds, a model, and an estimate."""
+    """The job with an objective and curves of its own on some kinds, and a model."""
     rates = st.lists(
         st.sampled_from([1.0, 2.0, 3.0, 4.0, 4.5, 0.0]),
         min_size=job.jmax,
@@ -369,5 +373,4 @@ def _more(draw: st.DrawFn, job: Job) -> Job:
         model=draw(st.sampled_from(["m0", "m1"])),
         objective=job.objective if draw(st.booleans()) else curve(),
         by_kind={kind: (curve(), curve()) for kind in KINDS if kind in on},
-        extra={"estimate_s": float(draw(st.integers(5, 60)))},
     )

@@ -1,9 +1,10 @@
-"""Rigid policies as tests/rules/README.md states them: fifo, sjf, srtf, yarn-cs, and the two walks through a queue."""
+"""Rigid policies as tests/rules/README.md states them: fifo, sjf, qssf, srtf, yarn-cs; and the two walks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 from rules.world import (
     Answer,
@@ -61,26 +62,25 @@ def seconds_left(one: Playing) -> Fraction:
     return (Fraction(one.job.pmax) - one.done) / rate if rate else ENDLESS
 
 
-def fifo(*, backfill: bool, consolidate: bool) -> Callable[[World], Answer]:
-    def decide(world: World) -> Answer:
-        return start(
-            world, world.play, blocks=not backfill, spreads=lambda one: not consolidate
-        )
+def in_order_of(key: Callable[[Playing], Fraction]) -> Callable[..., Any]:
+    """Waiting jobs start in this order, those admitted first of equal ones."""
 
-    return decide
+    def made(*, backfill: bool, consolidate: bool) -> Callable[[World], Answer]:
+        def decide(world: World) -> Answer:
+            order = sorted(world.play, key=key)
+            blocks = not backfill
+            return start(
+                world, order, blocks=blocks, spreads=lambda one: not consolidate
+            )
+
+        return decide
+
+    return made
 
 
-def sjf(*, backfill: bool, consolidate: bool) -> Callable[[World], Answer]:
-    def total(one: Playing) -> Fraction:
-        return seconds_left(Playing(one.number, one.job))
-
-    def decide(world: World) -> Answer:
-        order = sorted(world.play, key=total)
-        return start(
-            world, order, blocks=not backfill, spreads=lambda one: not consolidate
-        )
-
-    return decide
+fifo = in_order_of(lambda one: Fraction(0))
+sjf = in_order_of(lambda one: seconds_left(Playing(one.number, one.job)))
+qssf = in_order_of(lambda one: Fraction(one.job.extra["estimate_s"]) * one.request)
 
 
 def yarn_cs(

@@ -25,6 +25,7 @@ from bft import milp
 from bft.models import Curve, Job, JobTable, Standing, deadline_weight
 from bft.replay import Decision, MilpPolicy, Policy, State, Traits, always_idle
 from bft.replay.cli.main import run
+from bft.replay.policies import MilpSharingPolicy
 from bft.replay.policies.registry import policy_type
 from bft.replay.trace.node_trace import NodeTrace, from_fragments
 
@@ -300,6 +301,29 @@ def test_a_schedule_repeats_its_run(case: Case) -> None:
         again = replayed(options, policy="schedule", policy_options=schedule)
     for name in ("jobs", "allocations", "unused"):
         assert_same({name: first[name]}, {name: again[name]})
+
+
+@examples(24)
+@given(cases(("milp-sharing",)))
+def test_sharing_is_worth_what_running_alone_is_or_more(case: Case) -> None:
+    """At decisions at which nobody shares yet: what the exact programme finds without pairs is possible then."""
+
+    @dataclass
+    class Compared(MilpSharingPolicy):
+        name: str = field(default="compared", init=False)
+
+        def decide(self, state: State) -> Decision:
+            decision = super().decide(state)
+            if not any(view.partners for view in state.jobs):
+                alone = replace(MilpPolicy.problem(self, state), pairs=(), alike=())
+                least = bft.solve(alone, backend="exact").objective
+                assert decision.solution is not None
+                assert decision.solution.objective >= least - 1e-6 * abs(least)
+            return decision
+
+    case.options.pop("curves", None)
+    with written(case) as options:
+        replayed(options, policy=Compared)
 
 
 @dataclass

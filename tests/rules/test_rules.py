@@ -16,7 +16,7 @@ from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from rules.drawn import any_rules, tables, traces
-from rules.queues import fifo, sjf, srtf, yarn_cs
+from rules.queues import fifo, qssf, sjf, srtf, yarn_cs
 from rules.shares import Sia, equal_share, optimus
 from rules.tiresias import Tiresias
 from rules.whims import Whimsical, WhimsicalMover, WhimsicalRigid
@@ -127,6 +127,7 @@ TIRESIAS = {
     "skew_threshold": st.just(3.0),
     "interval_s": st.sampled_from([0, 0, 5]),
 }
+QUEUED = {"backfill": st.booleans(), "consolidate": st.booleans()}
 
 
 def shared(text: str) -> dict[str, Fraction]:
@@ -138,8 +139,9 @@ def shared(text: str) -> dict[str, Fraction]:
 
 
 FAMILIES = {
-    "fifo": policies("fifo", fifo, backfill=st.booleans(), consolidate=st.booleans()),
-    "sjf": policies("sjf", sjf, backfill=st.booleans(), consolidate=st.booleans()),
+    "fifo": policies("fifo", fifo, **QUEUED),
+    "sjf": policies("sjf", sjf, **QUEUED),
+    "qssf": policies("qssf", qssf, **QUEUED),
     "srtf": policies(
         "srtf",
         srtf,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -52,18 +52,28 @@ class Whimsical:
     name: str = "whimsical"
     traits: ClassVar[Traits] = Traits()
 
+    def sizes(self, units: int, allowed: list[int]) -> list[int]:
+        """Numbers of units that a job with some may get."""
+        return allowed
+
+    def seen(self, state: State) -> Iterator[tuple[str, int, list[int]]]:
+        for view in state.jobs:
+            allowed = self.sizes(view.units, allowed_sizes(view.job))
+            yield view.job.name, view.units, allowed
+
+    def told(self, world: World) -> Iterator[tuple[str, int, list[int]]]:
+        for one in world.play:
+            allowed = self.sizes(len(one.units), one.sizes)
+            yield one.job.name, len(one.units), allowed
+
     def decide(self, state: State) -> Decision:
-        jobs = [
-            (view.job.name, view.units, allowed_sizes(view.job)) for view in state.jobs
-        ]
-        return Decision(tuple(whims(self.seed, state.time_ns, state.idle, jobs)))
+        found = whims(self.seed, state.time_ns, state.idle, self.seen(state))
+        return Decision(tuple(found))
 
     def plain(self, world: World) -> Answer:
-        jobs = [(one.job.name, len(one.units), one.sizes) for one in world.play]
-        counts = whims(self.seed, world.now, len(world.idle), jobs)
-        return Answer(
-            counts={one.number: n for one, n in zip(world.play, counts, strict=True)}
-        )
+        counts = whims(self.seed, world.now, len(world.idle), self.told(world))
+        names = [one.number for one in world.play]
+        return Answer(counts=dict(zip(names, counts, strict=True)))
 
 
 @dataclass
@@ -73,22 +83,8 @@ class WhimsicalRigid(Whimsical):
     name: str = "whimsical-rigid"
     traits: ClassVar[Traits] = Traits(rigid=True)
 
-    def decide(self, state: State) -> Decision:
-        jobs = [
-            (v.job.name, v.units, [v.units] if v.units else allowed_sizes(v.job))
-            for v in state.jobs
-        ]
-        return Decision(tuple(whims(self.seed, state.time_ns, state.idle, jobs)))
-
-    def plain(self, world: World) -> Answer:
-        jobs = [
-            (one.job.name, len(one.units), [len(one.units)] if one.units else one.sizes)
-            for one in world.play
-        ]
-        counts = whims(self.seed, world.now, len(world.idle), jobs)
-        return Answer(
-            counts={one.number: n for one, n in zip(world.play, counts, strict=True)}
-        )
+    def sizes(self, units: int, allowed: list[int]) -> list[int]:
+        return [units] if units else allowed
 
 
 @dataclass
@@ -99,22 +95,13 @@ class WhimsicalMover(Whimsical):
     traits: ClassVar[Traits] = Traits(migrates=True)
 
     def decide(self, state: State) -> Decision:
-        per = state.machine.units_per_node
-        idle = [
-            unit
-            for unit in range(state.machine.nodes * per)
-            if state.machine.is_idle(unit)
-        ]
-        jobs = [
-            (view.job.name, view.units, allowed_sizes(view.job)) for view in state.jobs
-        ]
-        return Decision.placed(
-            dict(enumerate(whims_of_units(self.seed, state.time_ns, idle, jobs)))
-        )
+        machine = state.machine
+        idle = [*filter(machine.is_idle, range(len(machine)))]
+        found = whims_of_units(self.seed, state.time_ns, idle, self.seen(state))
+        return Decision.placed(dict(enumerate(found)))
 
     def plain(self, world: World) -> Answer:
-        jobs = [(one.job.name, len(one.units), one.sizes) for one in world.play]
-        units = whims_of_units(self.seed, world.now, sorted(world.idle), jobs)
-        return Answer(
-            units={one.number: of for one, of in zip(world.play, units, strict=True)}
-        )
+        idle = sorted(world.idle)
+        units = whims_of_units(self.seed, world.now, idle, self.told(world))
+        names = [one.number for one in world.play]
+        return Answer(units=dict(zip(names, units, strict=True)))

@@ -13,7 +13,6 @@ from typing_extensions import TypeAliasType
 
 from bft.replay.engine.running import ExactSum
 from bft.replay.engine.snapshot import restore_snapshot, snapshot
-from bft.replay.trace.node_trace import from_changes
 
 finite = st.floats(-1e300, 1e300)
 
@@ -30,31 +29,6 @@ def test_a_sum_of_terms_that_come_and_go_is_correctly_rounded(
             total.change(0.0, term)
         terms.append(term)
         assert total.value == float(sum(map(Fraction, terms), Fraction(0)))
-
-
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 3), st.integers(0, 4), st.booleans()), min_size=1
-    ),
-    st.integers(0, 5),
-)
-def test_events_are_what_the_trace_says(
-    rows: list[tuple[int, int, bool]], first: int
-) -> None:
-    rows.sort(key=lambda row: row[0])
-    times, nodes, idle = (np.array(column) for column in zip(*rows, strict=True))
-    trace = from_changes(
-        [f"n{node}" for node in range(5)], times, nodes.astype(np.int32), idle, start=0
-    )
-    expected = [
-        (
-            int(trace.times[event]),
-            trace.left[trace.left_at[event] : trace.left_at[event + 1]].tolist(),
-            trace.joined[trace.joined_at[event] : trace.joined_at[event + 1]].tolist(),
-        )
-        for event in range(len(trace))
-    ]
-    assert list(trace.events(first)) == expected[first:]
 
 
 def test_an_array_whose_type_is_an_alias_is_restored() -> None:

@@ -1,37 +1,31 @@
-"""Admission by deadlines, against the plain programme and against a policy that keeps to the shares."""
+"""Admission by deadlines, against a policy that keeps to the shares; `tests/rules/admission.py` has the rule."""
 
 from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from rules import admission
-from rules.admission import Promise, kept
-from saving import Saved, resume, saved
+from rules.whims import allowed_sizes
 
-from bft.models import Curve, Job, JobTable, write_jobs
+from bft.models import Curve, Job, JobTable
 from bft.replay import (
     Decision,
-    EqualShare,
     Replay,
     Rules,
     State,
     Traits,
     always_idle,
-    from_changes,
 )
-from bft.replay.cli.main import run
-from bft.replay.engine.deadlines import Due, is_admitted, minimum_shares
+from bft.replay.engine.deadlines import Due, minimum_shares
 
 SECOND = 10**9
 
@@ -48,30 +42,6 @@ def due(draw: st.DrawFn) -> Due:
     return Due(rates, tuple(sorted(sizes)), left, deadline)
 
 
-@examples(200)
-@given(st.lists(due(), max_size=4), due(), st.integers(1, 5))
-def test_who_is_admitted_is_whom_the_rules_admit(
-    others: list[Due], newcomer: Due, units: int
-) -> None:
-    """`tests/rules/admission.py` has fractions and no arrays."""
-
-    def promise(one: Due) -> Promise:
-        rates = {n: Fraction(float(one.rates[n])) for n in one.sizes}
-        return Promise(rates, Fraction(one.left), one.deadline_ns)
-
-    known = [promise(each) for each in others]
-    shares = minimum_shares(0, units, others)
-    assert [share is not None for share in shares] == kept(0, units, known)
-    expected = admission.is_admitted(0, units, promise(newcomer), known)
-    assert is_admitted(0, units, newcomer, others) == expected
-
-
-def _sizes(job: Job) -> tuple[int, ...]:
-    return (
-        tuple(range(max(job.jmin, 1), job.jmax + 1)) if job.sizes is None else job.sizes
-    )
-
-
 @dataclass
 class Keeps:
     """Gives each job the share that admission has counted on, as it knows what is left of it."""
@@ -83,17 +53,14 @@ class Keeps:
         jobs = [
             Due(
                 view.job.rates,
-                _sizes(view.job),
+                tuple(allowed_sizes(view.job)),
                 view.remaining,
                 view.job.deadline_ns or 0,
             )
             for view in state.jobs
         ]
-        shares, left, counts = (
-            minimum_shares(state.time_ns, state.idle, jobs),
-            state.idle,
-            [0] * len(jobs),
-        )
+        shares, left = minimum_shares(state.time_ns, state.idle, jobs), state.idle
+        counts = [0] * len(jobs)
         for index in sorted(range(len(jobs)), key=lambda each: jobs[each].deadline_ns):
             counts[index] = state.jobs[index].job.at_most(min(shares[index] or 0, left))
             left -= counts[index]
@@ -103,21 +70,11 @@ class Keeps:
 def table(jobs: Sequence[Due], submits: Sequence[int]) -> JobTable:
     made = []
     for k, (each, submit) in enumerate(zip(jobs, submits, strict=True)):
-        curve = Curve(np.arange(len(each.rates)), each.rates)
-        at, least, most = submit * SECOND, each.sizes[0], each.sizes[-1]
-        job = Job(
-            f"j{k}",
-            at,
-            least,
-            most,
-            each.left,
-            0.0,
-            0.0,
-            curve,
-            curve,
-            sizes=each.sizes,
-        )
-        made.append(replace(job, deadline_ns=at + each.deadline_ns))
+        curve, at = Curve(np.arange(len(each.rates)), each.rates), submit * SECOND
+        least, most = each.sizes[0], each.sizes[-1]
+        job = Job(f"j{k}", at, least, most, each.left, 0.0, 0.0, curve, curve)
+        due_ns = at + each.deadline_ns
+        made.append(replace(job, sizes=each.sizes, deadline_ns=due_ns))
     return JobTable(tuple(made))
 
 
@@ -146,123 +103,53 @@ def test_a_policy_that_keeps_to_the_shares_meets_the_deadline_of_everybody_admit
             assert record.refused_ns == record.job.tsub_ns
 
 
-def simple(
-    name: str, at: int, due_s: int | None, work: float = 100.0, jmax: int = 2
-) -> Job:
-    curve = Curve([0, 2], [0, 20])
-    job = Job(name, at * SECOND, 1, jmax, work, 0.0, 0.0, curve, curve)
-    return replace(job, deadline_ns=None if due_s is None else due_s * SECOND)
+@pytest.fixture
+def refusing(told: Callable[..., str], here: Path) -> Callable[..., Any]:
+    """Replays jobs on some units with and without refusals; returns the summary and what is said."""
+
+    def call(units: int, *rows: str, options: str = "") -> tuple[dict[str, Any], str]:
+        head = "name,Tsub,deadline,Jmin,Jmax,Pmax,Tcup,Tcdw,Ns,Ps,Os"
+        curve = ',0,0,"[0,2]","[0,20]","[0,20]"'
+        Path("j.csv").write_text("\n".join([head, *(row + curve for row in rows)]))
+        line = f"--cluster {units}x1 --jobs j.csv --policy equal-share --option admission=deadline"
+        said = told(f"{line} {options} --out run")
+        return json.loads(Path("run/summary.json").read_text()), " ".join(said.split())
+
+    return call
 
 
-def test_a_refused_job_is_gone_from_a_checkpoint_on() -> None:
-    def one() -> Replay:
-        changes = ([0, 0, 30, 60], [0, 1, 1, 1], [True, True, False, True])
-        times, nodes, joins = (np.array(column) for column in changes)
-        trace = from_changes(
-            ["a", "b"],
-            times * SECOND,
-            nodes.astype(np.int32),
-            joins,
-            start=0,
-            end=500 * SECOND,
-        )
-        jobs = [simple(f"j{k}", 3 * k, 3 * k + 12 + 5 * (k % 3)) for k in range(12)]
-        return Replay(
-            trace, JobTable(tuple(jobs)), EqualShare(), Rules(2, admission="deadline")
-        )
-
-    whole, taken = one(), list[Saved]()
-    expected = whole.run(on_step=lambda now: taken.append(saved(whole)))
-    gone = [record.refused_ns for record in expected.records]
-    assert 1 < sum(each is not None for each in gone) < 12
-    for state in taken[:-1]:
-        second = one()
-        resume(second, state)
-        rest = second.run()
-        assert [record.refused_ns for record in rest.records] == gone
-        assert rest.steps.equals(expected.steps)
+AT = "1970-01-01T00:00:00Z"
 
 
-def test_refused_jobs_are_counted_and_said(
-    here: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    write_jobs(
-        JobTable(
-            (
-                simple("a", 0, 10),
-                simple("b", 0, 10),
-                simple("c", 0, 10),
-                simple("d", 0, None),
-            )
-        ),
-        "j.csv",
-    )
-    args = [
-        "--cluster",
-        "2x1",
-        "--jobs",
-        "j.csv",
-        "--policy",
-        "equal-share",
-        "--option",
-        "admission=deadline",
-    ]
-    assert run([*args, "--out", "run"]) == 0
-    said = "1 of 3 jobs with deadlines were refused and never run (c); summary.json names all"
-    assert said in " ".join(capsys.readouterr().err.split())
-    summary = json.loads(Path("run/summary.json").read_text())
-    assert f"--option admission=deadline: {said}" in summary["notes"]
-    assert summary["metrics"]["admission"] == {"with_deadlines": 3, "refused": ["c"]}
-    assert (summary["metrics"]["jobs_finished"], summary["metrics"]["jobs"]) == (3, 4)
-    census = summary["metrics"]["census"]
-    names = (
-        "jobs",
-        "submitted",
-        "refused",
-        "left_out",
-        "in_system",
-        "finished",
-        "cancelled",
-    )
-    assert [census[name] for name in names] == [4, 4, 1, 0, 3, 3, 0]
-    assert census["counted"]["jobs_submitted"] == "submitted"
-    assert run([*args[:-2], "--option", "admission-units=3", "--out", "other"]) == 2
-    assert (
+def test_refused_jobs_are_counted_and_said(refusing: Any, told: Any) -> None:
+    due = f"{AT},1970-01-01T00:00:10Z,1,2,100"
+    summary, said = refusing(2, f"a,{due}", f"b,{due}", f"c,{due}", f"d,{AT},,1,2,100")
+    refused = "1 of 3 jobs with deadlines were refused and never run (c); summary.json names all"
+    assert refused in said
+    assert f"--option admission=deadline: {refused}" in summary["notes"]
+    metrics = summary["metrics"]
+    assert metrics["admission"] == {"with_deadlines": 3, "refused": ["c"]}
+    assert (metrics["jobs_finished"], metrics["jobs"]) == (3, 4)
+    expected = {"jobs": 4, "submitted": 4, "refused": 1, "left_out": 0}
+    expected |= {"in_system": 3, "finished": 3, "cancelled": 0}
+    assert expected.items() <= metrics["census"].items()
+    assert metrics["census"]["counted"]["jobs_submitted"] == "submitted"
+    without = (
         "--option admission-units has no effect without --option admission=deadline"
-        in capsys.readouterr().err
     )
+    told("--cluster 2x1 --jobs j.csv --option admission-units=3", without, code=2)
 
 
-def test_a_replay_that_refuses_a_job_does_not_beat_its_own_bounds(here: Path) -> None:
+def test_a_replay_that_refuses_a_job_does_not_beat_its_own_bounds(
+    refusing: Any,
+) -> None:
     """One unit of 10 samples/s: a is done after 1,000 s, b could be after 2,000 s at best, and has 500 s."""
-    write_jobs(
-        JobTable(
-            (
-                simple("a", 0, None, work=1e4, jmax=1),
-                simple("b", 0, 500, work=1e4, jmax=1),
-            )
-        ),
-        "j.csv",
-    )
-    command = [
-        "--cluster",
-        "1x1",
-        "--jobs",
-        "j.csv",
-        "--policy",
-        "equal-share",
-        "--option",
-        "admission=deadline",
-    ]
-    assert run([*command, "--out", "run"]) == 0
-    metrics = json.loads(Path("run/summary.json").read_text())["metrics"]
+    b = f"b,{AT},1970-01-01T00:08:20Z,1,1,10000"
+    metrics = refusing(1, f"a,{AT},,1,1,10000", b)[0]["metrics"]
     assert metrics["jct_to_end_mean_s"] == pytest.approx(1000)
     assert metrics["bounds"]["jct_mean_s"] == pytest.approx(1000)
-    assert metrics["bound"] == pytest.approx(
-        2e4
-    )  # b counts here: another policy may have it admitted
-    assert (
-        metrics["census"]["counted"]["bounds.jct_mean_s"]
-        == metrics["census"]["counted"]["jct_to_end_mean_s"]
-    )
+    # b counts here: another policy may have it admitted.
+    assert metrics["bound"] == pytest.approx(2e4)
+    counted = metrics["census"]["counted"]
+    assert counted["bounds.jct_mean_s"] == counted["jct_to_end_mean_s"]
     assert metrics["jain_fairness_of_mean_units"] == pytest.approx(1.0)  # of a alone

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +10,8 @@ import pytest
 
 
 @pytest.fixture
-def fidelity(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
-    import fidelity_elasticflow
-
-    return fidelity_elasticflow
+def fidelity(benchmark: Any) -> Any:
+    return benchmark("fidelity_elasticflow")
 
 
 def test_all_jobs_that_it_accepted_are_accepted_and_end_in_its_slots(

@@ -5,29 +5,23 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from bft.milp import Transfer, solve
+from bft.milp import Transfer
 from bft.models import Curve, InputError, Job, JobTable, xi_from_frame
 from bft.models.sharing.xi_table import Measurement
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Interference, Rules
-from bft.replay.inputs.load import load
-from bft.replay.inputs.notes import Watcher
-from bft.replay.options.options import Options
 from bft.replay.policies import (
     Decision,
-    MilpPolicy,
     MilpSharingPolicy,
     PolicyError,
     State,
 )
-from bft.replay.policies.solver import SolverOptions
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, always_idle, from_changes
 
 MODELS = ("a", "b", "c")
@@ -276,81 +270,3 @@ def test_transfers_that_make_no_sense_stop_the_policy(
             Rules(),
             between,
         ).run()
-
-
-# Each DNN of the bundled jobs stands in for a measured model of another kind.
-STAND_INS = {
-    "AlexNet": "DCGAN",
-    "VGG16": "VGG",
-    "ResNet18": "ResNet18",
-    "DenseNet": "EfficientNet",
-    "MnasNet": "MobileNetV3",
-    "ShuffleNet": "PointNet",
-    "MobileNet": "MobileNetV2",
-}
-
-
-def measured(reference: Path) -> Interference:
-    pairs = pd.read_csv(reference / "lucid" / "xi_pairs_from_colocate_info.csv")
-    medians = (
-        pairs.groupby(["model1", "model2"])[["xi1", "xi2"]]
-        .median()
-        .to_dict(orient="index")
-    )
-    rows = []
-    for a, as_a in STAND_INS.items():
-        for b, as_b in STAND_INS.items():
-            if (as_a, as_b) in medians and a <= b:
-                found = medians[as_a, as_b]
-                rows.append(
-                    {
-                        "model_a": a,
-                        "model_b": b,
-                        "xi_a": found["xi1"],
-                        "xi_b": found["xi2"],
-                    }
-                )
-            elif (as_b, as_a) in medians and a <= b:
-                found = medians[as_b, as_a]
-                rows.append(
-                    {
-                        "model_a": a,
-                        "model_b": b,
-                        "xi_a": found["xi2"],
-                        "xi_b": found["xi1"],
-                    }
-                )
-    return Interference(xi_from_frame(pd.DataFrame(rows)))
-
-
-@pytest.mark.slow
-@pytest.mark.reference
-def test_a_replay_with_measured_ratios_beats_the_exclusive_optimum_at_every_step(
-    reference: Path,
-) -> None:
-    inputs = load(Options(), Watcher())
-    between = measured(reference)
-    compared = 0
-
-    class Compared(MilpSharingPolicy):
-        def decide(self, state: State) -> Decision:
-            nonlocal compared
-            decision = super().decide(state)
-            if all(view.partner is None for view in state.jobs):
-                alone = solve(
-                    replace(MilpPolicy.problem(self, state), pairs=()), backend="exact"
-                )
-                assert decision.solution is not None
-                assert decision.solution.objective >= alone.objective * (1 - 1e-9)
-                compared += 1
-            return decision
-
-    policy = Compared(120.0, interference=between)
-    outcome = Replay(inputs.pools[0].trace, inputs.jobs, policy, Rules(), between).run()
-    assert set(outcome.steps["status"]) <= {"optimal", "nothing idle", "end"}
-    assert compared > 10
-    assert check(outcome, between) > 0
-    alone = Replay(
-        inputs.pools[0].trace, inputs.jobs, MilpPolicy(120.0, SolverOptions("exact"))
-    ).run()
-    assert outcome.work > alone.work

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from refusals import refused
 
-from bft.models import Curve, InputError, Job, JobTable
-from bft.replay.cli.main import run
+from bft.models import Curve, Job, JobTable
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
@@ -183,9 +184,7 @@ def test_jobs_are_consolidated_on_what_is_left_of_nodes() -> None:
     assert not len(held[(held["job"] == 0) & (held["end_ns"] > 10 * SECOND_NS)])
 
 
-def test_a_run_of_a_trace_of_units(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_of_a_trace_of_units(here: Path, told: Callable[..., str]) -> None:
     trace = replace(
         always_idle(4, 0, 3600 * SECOND_NS),
         nodes=("a", "b"),
@@ -193,41 +192,16 @@ def test_a_run_of_a_trace_of_units(
         node_units=(2, 2),
         source="made",
     )
-    for name in ("trace.parquet", "trace.csv"):
-        write_trace(trace, tmp_path / name)
-        assert (
-            run(
-                [
-                    "-ndmap",
-                    str(tmp_path / name),
-                    "--out",
-                    str(tmp_path / f"{name}-run"),
-                    "-Tfwd",
-                    "60",
-                ]
-            )
-            == 0
-        )
-    capsys.readouterr()
-    summaries = [
-        (tmp_path / f"{name}-run" / "jobs.parquet").read_bytes()
-        for name in ("trace.parquet", "trace.csv")
-    ]
-    assert summaries[0] == summaries[1]
-    summary = (tmp_path / "trace.csv-run" / "summary.json").read_text()
-    assert '"units": 4' in summary
-    assert (
-        run(
-            [
-                "report",
-                str(tmp_path / "trace.csv-run"),
-                "-o",
-                str(tmp_path / "page.html"),
-            ]
-        )
-        == 0
+    for kind in ("parquet", "csv"):
+        write_trace(trace, f"trace.{kind}")
+        told(f"-ndmap trace.{kind} --out {kind} -Tfwd 60")
+    one, other = (
+        Path(kind, "jobs.parquet").read_bytes() for kind in ("parquet", "csv")
     )
-    assert "How long units stay idle" in (tmp_path / "page.html").read_text("utf-8")
+    assert one == other
+    assert '"units": 4' in Path("csv/summary.json").read_text()
+    told("report csv -o page.html")
+    assert "How long units stay idle" in Path("page.html").read_text("utf-8")
 
 
 @pytest.mark.parametrize(
@@ -241,8 +215,6 @@ def test_a_run_of_a_trace_of_units(
 )
 def test_damaged_numbers_of_units_are_refused(rows: str, tmp_path: Path) -> None:
     (tmp_path / "trace.csv").write_text(f"time,node,unit,idle\n{rows}\n")
-    with pytest.raises(
-        InputError, match="expected the number of a unit of the node"
-    ) as refused:
-        read_trace(tmp_path / "trace.csv")
-    assert (refused.value.row, refused.value.column) == (1, "unit")
+    expected = "expected the number of a unit of the node"
+    error = refused(expected, read_trace, tmp_path / "trace.csv")
+    assert (error.row, error.column) == (1, "unit")

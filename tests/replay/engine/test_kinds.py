@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,6 @@ from bft.replay import (
     Traits,
     always_idle,
 )
-from bft.replay.cli.main import run
 from bft.replay.engine.policy_api import PolicyError
 from bft.replay.policies.sia import Sia
 from bft.replay.results.metrics import units_by_kind
@@ -151,24 +151,22 @@ def test_an_application_goes_as_it_was_measured_on_each_kind(tmp_path: Path) -> 
     assert record.gained == pytest.approx(3000 * 64)
 
 
-def test_sia_runs_applications_on_a_cluster_of_several_kinds(tmp_path: Path) -> None:
+def test_sia_runs_applications_on_a_cluster_of_several_kinds(
+    tmp_path: Path, told: Callable[..., str]
+) -> None:
     write_application(tmp_path / "traces" / "toy", fast=4.0)
     jobs = workload(tmp_path / "traces", "a,0,toy,1,512", "b,30,toy,2,128")
     (tmp_path / "traces" / "applications.csv").write_text(
         "application,slowdown,restart_s,policy_restart_s\ntoy,1.5,50,30\n"
     )
-    command = (
+    line = (
         f"--cluster 1x2:slow+1x4:fast --jobs {jobs.source} --jobs-format pollux --policy sia "
-        f"--option compat=sia --no-u --quiet --force --out {tmp_path / 'out'}"
+        f"--no-u --quiet --force --out {tmp_path / 'out'} --option compat="
     )
-    assert run(command.split()) == 0
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert summary["metrics"]["jobs_finished"] == 2
-    assert run([*command.split(), "--set", "ties=3"]) == 0
-    assert (
-        run(command.replace("--option compat=sia", "--option compat=lucid").split())
-        == 2
-    )
+    told(f"{line}sia")
+    assert metrics(str(tmp_path / "out"))["jobs_finished"] == 2
+    told(f"{line}sia --set ties=3")
+    told(f"{line}lucid", code=2)
 
 
 def test_milp_sends_each_job_to_the_kind_that_it_gains_most_from() -> None:
@@ -258,15 +256,9 @@ def test_a_row_without_an_objective_by_kind_has_the_one_that_the_page_states(
 @pytest.fixture
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
-    rows = [
-        (f"2021-01-01T00:{minute:02d}:00Z", f"n{k}", True)
-        for minute in (0,)
-        for k in range(4)
-    ]
-    rows.append(("2021-01-01T00:30:00Z", "n0", False))
-    pd.DataFrame(rows, columns=["time", "node", "idle"]).to_csv(
-        "trace.csv", index=False
-    )
+    rows = [f"2021-01-01T00:00:00Z,n{k},True\n" for k in range(4)]
+    text = "".join(["time,node,idle\n", *rows, "2021-01-01T00:30:00Z,n0,False\n"])
+    Path("trace.csv").write_text(text)
     Path("kinds.csv").write_text("node,kind\nn0,fast\nn1,fast\nn2,slow\nn3,slow\n")
     jobs_to_frame(JobTable((job("b", fast=4.0), job("a", fast=1.2)))).assign(
         Tsub="2021-01-01T00:00:00Z",
@@ -279,40 +271,35 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-ARGS = ["-ndmap", "trace.csv", "--jobs", "jobs.csv", "--out", "out"]
+REPLAY = "-ndmap trace.csv --jobs jobs.csv --out out --force"
+EXACT, KINDS = "--backend exact --objective throughput", "--option kinds=kinds.csv"
 
 
-def test_from_the_command_line(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    given = [*ARGS, "--backend", "exact", "--objective", "throughput"]
-    assert run([*given, "--option", "kinds=kinds.csv"]) == 0
-    out, err = capsys.readouterr()
-    assert re.search("used of slow .*% of 1 idle unit-hours on 2 units", out)
-    assert "units are of 2 kinds: fast, slow" in err
-    assert "Ps@" not in err  # that the slow kind has no columns is on purpose
-    assert "U is not computed for several kinds" in err
-    aware = json.loads((files / "out" / "summary.json").read_text())["metrics"][
-        "outcome"
-    ]
-    assert aware == pytest.approx(
-        1800 * 20 + 100_000
-    )  # b does 80 samples/s, a keeps its slow units
-    assert run(["report", "out"]) == 0
+def metrics(name: str = "out") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path(name, "summary.json").read_text())
+    return found["metrics"]
+
+
+def test_from_the_command_line(files: Path, told: Callable[..., str]) -> None:
+    kinds, none = (
+        "units are of 2 kinds: fast, slow",
+        "U is not computed for several kinds",
+    )
+    said = told(f"{REPLAY} {EXACT} {KINDS}", kinds, none)
+    assert re.search("used of slow .*% of 1 idle unit-hours on 2 units", said)
+    assert "Ps@" not in said  # that the slow kind has no columns is on purpose
+    aware = metrics()["outcome"]
+    # b does 80 samples/s, a keeps its slow units.
+    assert aware == pytest.approx(1800 * 20 + 100_000)
+    told("report out")
     page = Path("out.html").read_text("utf-8")
-    assert re.search(
-        r'Units by kind.*share used.*<th scope="row">fast</th><td class="number">2</td>',
-        page,
-        re.DOTALL,
+    row = (
+        r'Units by kind.*share used.*<th scope="row">fast</th><td class="number">2</td>'
     )
-    assert (
-        run([*given, "--option", "kinds=kinds.csv", "--set", "by_kind=no", "--force"])
-        == 0
-    )
-    assert (
-        json.loads((files / "out" / "summary.json").read_text())["metrics"]["outcome"]
-        < aware
-    )
-    assert run([*given, "--force"]) == 0
-    assert "have no effect on units without kinds" in capsys.readouterr().err
+    assert re.search(row, page, re.DOTALL)
+    told(f"{REPLAY} {EXACT} {KINDS} --set by_kind=no")
+    assert metrics()["outcome"] < aware
+    told(f"{REPLAY} {EXACT}", "have no effect on units without kinds")
 
 
 class GivesNothing:
@@ -324,100 +311,52 @@ class GivesNothing:
 
 @pytest.mark.parametrize("ties", ["canonical", "solver"])
 def test_decisions_by_kind_are_verified_and_counted(
-    files: Path,
-    ties: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    files: Path, ties: str, told: Callable[..., str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    verify = ["--option", "verify=yes"] if ties == "solver" else []
-    command = [
-        *ARGS,
-        "--backend",
-        "highs",
-        "--option",
-        "kinds=kinds.csv",
-        "--no-u",
-        "--option",
-        f"ties={ties}",
-        *verify,
-    ]
-    assert run(command) == 0
-    metrics = json.loads((files / "out" / "summary.json").read_text())["metrics"]
-    assert metrics["verified"] == metrics["decisions"] > 0
-    assert metrics["verify_mismatches"] == 0
-    monkeypatch.setattr(
-        sys.modules["bft.milp.solve"], "shared_process", GivesNothing
-    )  # the package hides the module
-    assert run([*command, "--force"]) == 3
-    wrong = json.loads((files / "out" / "summary.json").read_text())["metrics"]
+    verify = "--option verify=yes" if ties == "solver" else ""
+    line = f"{REPLAY} --backend highs {KINDS} --no-u --option ties={ties} {verify}"
+    told(line)
+    right = metrics()
+    assert right["verified"] == right["decisions"] > 0
+    assert right["verify_mismatches"] == 0
+    # The package hides the module.
+    monkeypatch.setattr(sys.modules["bft.milp.solve"], "shared_process", GivesNothing)
+    told(line, "fell back or failed verification", code=3)
     # The second answer is worse than keeping everything, which needs no verification.
-    assert (wrong["verify_mismatches"], wrong["decisions_by_status"]["fallback"]) == (
-        1,
-        2,
-    )
-    assert "fell back or failed verification" in capsys.readouterr().err
+    assert metrics()["verify_mismatches"] == 1
+    assert metrics()["decisions_by_status"]["fallback"] == 2
 
 
 def test_a_missing_curve_is_said_once_with_what_it_means(
-    files: Path, capsys: pytest.CaptureFixture[str]
+    files: Path, told: Callable[..., str]
 ) -> None:
     table = pd.read_csv("jobs.csv")
-    for change, message in (
-        (
-            {"Ps@fast": [None, table["Ps@fast"][1]]},
-            "1 of 2 jobs have no curve of their own on kind fast (column Ps@fast)",
-        ),
-        (
-            {"Ps@fast": None},
-            "the job table has no curves by kind (columns Ps@KIND): jobs run on all kinds",
-        ),
-    ):
-        table.assign(**change).to_csv("jobs.csv", index=False)
-        assert (
-            run(
-                [
-                    *ARGS,
-                    "--backend",
-                    "exact",
-                    "--option",
-                    "kinds=kinds.csv",
-                    "--no-u",
-                    "--force",
-                ]
-            )
-            == 0
-        )
-        err = capsys.readouterr().err
-        assert err.count("as the column Ps says") == 1
-        assert message in err
+    some = "1 of 2 jobs have no curve of their own on kind fast (column Ps@fast)"
+    none = (
+        "the job table has no curves by kind (columns Ps@KIND): jobs run on all kinds"
+    )
+    for curves, message in (([None, table["Ps@fast"][1]], some), (None, none)):
+        table.assign(**{"Ps@fast": curves}).to_csv("jobs.csv", index=False)
+        said = told(f"{REPLAY} --backend exact {KINDS} --no-u", message)
+        assert said.count("as the column Ps says") == 1
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (
-            ["--policy", "fifo"],
-            "--policy fifo knows no kinds of units; with --option kinds choose one that does",
-        ),
-        (
-            ["--option", "curves=learn"],
-            "--option kinds does not go with --option curves=learn",
-        ),
-        (
-            ["--option", "formulation=node"],
-            "--option kinds does not go with --option formulation=node",
-        ),
+        ("--policy fifo", "--policy fifo knows no kinds of units; with --option kinds choose one that does"),
+        ("--option curves=learn", "--option kinds does not go with --option curves=learn"),
+        ("--option formulation=node", "--option kinds does not go with --option formulation=node"),
     ],
-)
+)  # fmt: skip
 def test_what_does_not_go_together_is_refused(
-    files: Path, more: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    files: Path, more: str, message: str, told: Callable[..., str]
 ) -> None:
-    assert run([*ARGS, "--option", "kinds=kinds.csv", *more]) == 2
-    assert message in capsys.readouterr().err
+    told(f"{REPLAY} {KINDS} {more}", message, code=2)
 
 
 def test_a_table_of_kinds_that_is_wrong_names_the_place(
-    files: Path, capsys: pytest.CaptureFixture[str]
+    files: Path, told: Callable[..., str]
 ) -> None:
     for text, message in (
         ("node,kind\nn0,fast\n", "no row for 3 of the trace's 4 nodes"),
@@ -425,34 +364,20 @@ def test_a_table_of_kinds_that_is_wrong_names_the_place(
         ("node,type\nn0,fast\n", "kind"),
     ):
         Path("kinds.csv").write_text(text)
-        assert run([*ARGS, "--option", "kinds=kinds.csv"]) == 2
-        err = capsys.readouterr().err
-        assert "kinds.csv" in err
-        assert message in err
+        told(f"{REPLAY} {KINDS}", "kinds.csv", message, code=2)
 
 
 def test_the_example_gives_the_fast_units_to_those_who_gain_most(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: Callable[..., str]
 ) -> None:
     monkeypatch.chdir(Path(__file__).parents[3] / "examples" / "kinds")
-    lines = [
-        line
-        for line in Path("README.md").read_text("utf-8").splitlines()
-        if line.startswith("bft-replay -ndmap")
-    ]
     done = {}
-    for line in lines:
-        *given, name = line.split()[1:]
-        assert run([*given, str(tmp_path / name)]) == 0, line
-        done[name] = json.loads((tmp_path / name / "summary.json").read_text())[
-            "metrics"
-        ]["outcome"]
+    for line in Path("README.md").read_text("utf-8").splitlines():
+        if line.startswith("bft-replay -ndmap"):
+            given, _, name = line.removeprefix("bft-replay ").rpartition(" ")
+            told(f"{given} {tmp_path / name}")
+            done[name] = metrics(str(tmp_path / name))["outcome"]
     assert done["by-kind"] > done["blind"]
     assert done["sia"] > 0  # it shares out by utilities, not by samples
     ran = pd.read_parquet(tmp_path / "by-kind" / "allocations.parquet")
-    fast = {
-        job
-        for job, first in zip(ran["job"], ran["first_unit"], strict=True)
-        if first < 4
-    }
-    assert fast <= {"j2-resnet", "j3-transformer"}
+    assert set(ran["job"][ran["first_unit"] < 4]) <= {"j2-resnet", "j3-transformer"}

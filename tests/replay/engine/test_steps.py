@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from worlds import SECOND, START, Scripted, make, replay, world
 
 from bft.models import JobTable
@@ -75,20 +73,6 @@ def view(at: int, units: int, shared: int = 0) -> JobView:
         tuple(range(units)),
         ((at ^ 1, shared),) if shared else (),
     )
-
-
-@given(st.lists(st.integers(0, 3), max_size=12))
-def test_what_a_state_looks_up_is_what_a_scan_finds(units: list[int]) -> None:
-    state = State(0, 100, tuple(view(at, count) for at, count in enumerate(units)))
-    assert list(state.jobs.running) == [at for at, count in enumerate(units) if count]
-    assert list(state.jobs.waiting) == [
-        at for at, count in enumerate(units) if not count
-    ]
-    assert state.free == 100 - sum(units)
-    assert all(
-        state.jobs[at].job.name == name for name, at in state.jobs.positions.items()
-    )
-    assert len(state.jobs.positions) == len(units)
 
 
 def test_units_that_two_jobs_share_are_used_once() -> None:

@@ -306,24 +306,6 @@ def test_successive_halving_does_as_a_replayer_of_its_own(
     assert outcome.used_unit_seconds == pytest.approx(outcome.work)
 
 
-def test_trials_that_come_together_are_halved_in_the_closed_form() -> None:
-    # Scores fall with the trial's number: at every rung the first one alone is always among the best half.
-    @dataclass
-    class Falling(SuccessiveHalving):
-        def _score(self, event: Event) -> float:
-            return -float(event.job.name)
-
-    jobs = JobTable(tuple(trial(str(k), rate=1.0, pmax=8.0) for k in range(8)))
-    outcome = played(jobs, Falling(2, 3), 8, max_jobs=0)
-    # Of n seen, max(1, n // 2) go on: trial k (from 0) is number k of k + 1, so that only trial 0 goes on.
-    assert [record.work for record in outcome.records] == [8.0] + [1.0] * 7
-    jobs = JobTable(
-        tuple(trial(str(7 - k), rate=1.0, pmax=8.0) for k in range(8))
-    )  # each better than those before
-    outcome = played(jobs, Falling(2, 3), 8, max_jobs=0)
-    assert [record.work for record in outcome.records] == [8.0] * 8
-
-
 # --- evolution --------------------------------------------------------------------------------------------------------
 
 

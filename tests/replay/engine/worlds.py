@@ -261,19 +261,24 @@ def spans(outcome: Outcome) -> list[tuple[float | None, float | None]]:
 Case = dict[str, Any]
 
 
+def variants(path: Path) -> Iterator[Any]:
+    """The cases of a file, each of their variants, as parameters of a test."""
+    for name, stated in tomllib.loads(path.read_text("utf-8")).items():
+        each = stated.pop("each", [{}])
+        for number, variant in enumerate(each):
+            case_id = f"{name}-{number}" if len(each) > 1 else name
+            yield pytest.param(stated | variant, id=case_id)
+
+
 def cases() -> Iterator[Any]:
-    """All cases, as parameters of a test."""
+    """All cases, those with several policies once with each."""
     for path in sorted(DATA.glob("*.toml")):
-        for name, stated in tomllib.loads(path.read_text("utf-8")).items():
-            variants = stated.pop("each", [{}])
-            for number, variant in enumerate(variants):
-                case = stated | variant
-                policies = case.get("policy", "")
-                for policy in [policies] if isinstance(policies, str) else policies:
-                    more = [str(number)] * (len(variants) > 1) + [policy] * bool(policy)
-                    yield pytest.param(
-                        case | {"policy": policy}, id="-".join([name, *more])
-                    )
+        for one in variants(path):
+            (case,) = one.values
+            policies = case.get("policy", "")
+            for policy in [policies] if isinstance(policies, str) else policies:
+                name = f"{one.id}-{policy}" if policy else one.id
+                yield pytest.param(case | {"policy": policy}, id=name)
 
 
 def value(text: str) -> Any:

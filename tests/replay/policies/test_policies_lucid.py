@@ -14,6 +14,7 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 from rules.drawn import any_rules, traces
 from worlds import SECOND as S
 from worlds import known, pairs, replay, rigid
@@ -37,6 +38,7 @@ from bft.replay.policies.lucid.submissions import (
     sharing_at,
 )
 from bft.replay.policies.predictions import with_estimates, with_scores
+from bft.replay.policies.qssf import QuasiShortestServiceFirst
 from bft.replay.results.census import census_of
 from bft.replay.results.metrics import longest_wait, without_units_s
 
@@ -93,8 +95,7 @@ def spans(outcome: Outcome) -> dict[str, tuple[float, float]]:
     ],
 )
 def test_options_without_meaning_are_refused(option: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(option))):
-        Lucid(**option)
+    refused(next(iter(option)), Lucid, error=ValueError, **option)
 
 
 # --- pairs ------------------------------------------------------------------------------------------------------------
@@ -222,51 +223,16 @@ def test_partner_rules_hold_in_every_decision(jobs: list[Job], nodes: int) -> No
         )
 
 
-def exclusive(jobs: list[Job], nodes: int, per: int) -> dict[str, float]:
-    """Starts in priority order with head-of-line blocking, by integer seconds and free counts per node."""
-    free = [per] * nodes
-    running: list[tuple[float, dict[int, int]]] = []
-    queue: list[Job] = []
-    coming = sorted(jobs, key=lambda j: j.tsub_ns)
-    starts: dict[str, float] = {}
-    while coming or queue:
-        now = min([j.tsub_ns / S for j in coming[:1]] + [end for end, _ in running])
-        for end, taken in running:
-            if end == now:
-                for node, units in taken.items():
-                    free[node] += units
-        running = [(end, taken) for end, taken in running if end != now]
-        queue += [j for j in coming if j.tsub_ns / S == now]
-        coming = [j for j in coming if j.tsub_ns / S > now]
-        queue.sort(key=lambda j: j.extra["estimate_s"] * j.request)
-        while queue:
-            whole, rest = divmod(queue[0].request, per)
-            full = [node for node in range(nodes) if free[node] == per][:whole]
-            room = [
-                (free[node], node)
-                for node in range(nodes)
-                if node not in full and free[node] >= rest
-            ]
-            if len(full) < whole or (rest and not room):
-                break
-            taken = dict.fromkeys(full, per) | ({min(room)[1]: rest} if rest else {})
-            for node, units in taken.items():
-                free[node] -= units
-            started = queue.pop(0)
-            starts[started.name] = now
-            running.append((now + started.pmax, taken))
-    return starts
-
-
 @examples(80)
 @given(jobs=job_lists(), nodes=st.integers(2, 3))
 def test_without_sharing_it_is_exclusive_priority_order(
     jobs: list[Job], nodes: int
 ) -> None:
-    outcome = play(jobs, Lucid(sharing=False, interference=XI), nodes=nodes)
-    assert {name: start for name, (start, _) in spans(outcome).items()} == exclusive(
-        jobs, nodes, 4
+    one, other = (
+        play(jobs, policy, nodes=nodes)
+        for policy in (Lucid(sharing=False), QuasiShortestServiceFirst())
     )
+    assert one.allocations.equals(other.allocations)
 
 
 @examples(40)
@@ -403,9 +369,8 @@ def test_bad_forecasts_are_refused(
 ) -> None:
     path = tmp_path / "forecast.csv"
     path.write_text(text)
-    with pytest.raises(InputError) as caught:
-        read_forecast_table(path)
-    assert (caught.value.file, caught.value.column) == (str(path), column)
+    error = refused("", read_forecast_table, path)
+    assert (error.file, error.column) == (str(path), column)
 
 
 # --- saved models -----------------------------------------------------------------------------------------------------
@@ -645,14 +610,11 @@ def test_the_policies_of_the_artifact(
     agrees: float | None,
     within: float,
     reference: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    here: Path,
+    benchmark: Any,
 ) -> None:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
-    import fidelity_lucid as fidelity
-
+    fidelity = benchmark("fidelity_lucid")
     case = fidelity.CASES[name]
-    monkeypatch.chdir(tmp_path)
     fidelity.write_inputs()
     run = bft.replay(dedicated=False, **case.options)
     jobs = run.jobs[run.jobs["vc"].isin(vcs)]
@@ -667,53 +629,34 @@ def test_the_policies_of_the_artifact(
 @pytest.mark.slow
 @pytest.mark.reference
 def test_each_figure_of_the_reproduction_is_one_command(
-    reference: Path,
-    here: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    reference: Path, here: Path, benchmark: Any, told: Any
 ) -> None:
     """benchmarks/README.md lists the commands; one small virtual cluster here, where the published ones have 15."""
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
-    from lucid_venus import prepare
+    benchmark("lucid_venus").prepare(reference / "lucid", Path("venus"), ["vcvlY"])
 
-    from bft.replay.cli.main import run
-
-    prepare(reference / "lucid", Path("venus"), ["vcvlY"])
-    common = ["--workers", "0", "--no-u", "--out", "venus/study", "--json"]
-
-    def compared(plan: str, *args: str) -> list[dict[str, Any]]:
-        assert run(["compare", "--plan", f"venus/{plan}.toml", *common, *args]) == 0
-        rows: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["variants"]
+    def compared(plan: str, args: str) -> list[dict[str, Any]]:
+        common = "--workers 0 --no-u --out venus/study --json"
+        said = told(f"compare --plan venus/{plan}.toml {common} {args}")
+        rows: list[dict[str, Any]] = json.loads(said[said.index("{") :])["variants"]
         return rows
 
-    by_vc = compared("policies", "--split", "vc", "--png", "venus/policies")
-    assert [row["variant"] for row in by_vc] == [
-        "fifo",
-        "sjf",
-        "qssf",
-        "tiresias",
-        "lucid",
-    ]
-    golden = (
-        pd.read_csv(reference / "lucid" / "golden" / "avg_jct_by_vc.csv")
-        .set_index("vc")
-        .loc["vcvlY"]
-    )
-    assert [int(row["jct_s.mean"]) for row in by_vc[:2]] == [
-        golden["fifo"],
-        golden["sjf"],
-    ]
-    assert by_vc[2]["jct_s.mean"] == pytest.approx(golden["qssf_ebm"], rel=0.001)
-    assert {path.name for path in Path("venus/policies").iterdir()} >= {
-        "compared-times.png", "compared-without-by-vc.png"
-    }  # fmt: skip
-    by_size = compared("ablations", "--split", "size:8", "--png", "venus/ablations")
-    without = [row["variant"] for row in by_size if row["size"] == "1-8"]
+    by_vc = compared("policies", "--split vc --png venus/policies")
+    variants = [row["variant"] for row in by_vc]
+    assert variants == ["fifo", "sjf", "qssf", "tiresias", "lucid"]
+    golden = pd.read_csv(reference / "lucid" / "golden" / "avg_jct_by_vc.csv")
+    of_vc = golden.set_index("vc").loc["vcvlY"]
+    means = [row["jct_s.mean"] for row in by_vc[:3]]
+    assert [*map(int, means[:2])] == [of_vc["fifo"], of_vc["sjf"]]
+    assert means[2] == pytest.approx(of_vc["qssf_ebm"], rel=0.001)
+    for name in ("compared-times.png", "compared-without-by-vc.png"):
+        assert Path("venus/policies", name).exists()
+    by_size = compared("ablations", "--split size:8 --png venus/ablations")
+    without = [row["variant"] for row in by_size if row["size"] == "2-4"]
+    parts = ("packing", "forecast", "estimator")
     assert without == [
         "lucid",
-        "without packing",
-        "without forecast",
+        *(f"without {part}" for part in parts[:2]),
         "always busy",
-        "without estimator",
+        f"without {parts[2]}",
     ]
     assert Path("venus/ablations/compared-means.png").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,7 +17,6 @@ from toy_application import workload, write_application
 from bft.models import Curve, Job, JobTable
 from bft.models.workloads.jobs_pollux import read_pollux_jobs
 from bft.replay import Replay, Rules, always_idle
-from bft.replay.cli.main import run
 from bft.replay.policies import JobView, State
 from bft.replay.policies.optimus import (
     EPOCH,
@@ -240,26 +240,13 @@ def test_online_goes_on_from_its_state_and_follows_its_seed() -> None:
 
 
 def test_jobs_without_a_loss_are_refused_before_the_replay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    here: Path, told: Callable[..., str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     header = "name,Tsub,Jmin,Jmax,Pmax,Tcup,Tcdw,Ns,Ps,Os"
     row = 'a,2021-01-01,1,2,2000,0,0,"[0,2]","[0,2]","[0,2]"'
     Path("jobs.csv").write_text(f"{header}\n{row}\n")
-    args = [
-        "--cluster",
-        "2x1",
-        "--jobs",
-        "jobs.csv",
-        "--policy",
-        "optimus",
-        "--set",
-        "remaining=online",
-    ]
-    assert run(args) == 2
-    assert "job a" in (said := capsys.readouterr().err)
-    assert "epoch_samples" in said
-    Path("jobs.csv").write_text(
-        f"{header},{EPOCH},{','.join(LOSS)}\n{row},100,0.3,0.2,0.1\n"
-    )
-    assert run(args) == 0
+    line = "--cluster 2x1 --jobs jobs.csv --policy optimus --set remaining=online"
+    told(line, "job a", "epoch_samples", code=2)
+    losses = f"{header},{EPOCH},{','.join(LOSS)}\n{row},100,0.3,0.2,0.1\n"
+    Path("jobs.csv").write_text(losses)
+    told(line)

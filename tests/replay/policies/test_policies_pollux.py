@@ -14,9 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_application import workload, write_application
 
-from bft.datasets import generate_dnn_jobs
-from bft.models import Curve, Job, JobTable, jobs_from_frame
-from bft.replay import Replay, Rules, always_idle, from_changes
+from bft.models import Curve, Job, JobTable
+from bft.replay import Replay, Rules, always_idle
 from bft.replay.engine.policy_api import JobView, State
 from bft.replay.engine.units import Holdings
 from bft.replay.policies._pollux_kernels import ranked
@@ -84,28 +83,6 @@ def test_every_candidate_is_feasible_and_the_best_no_worse_than_keeping(
     np.testing.assert_array_equal(fitness, values[:, 0])
     assert not pollux_by_arrays.ranks_of(values).any()  # none dominates another
     assert len({state.tobytes() for state in states}) == len(states)
-
-
-@examples(20)
-@given(moments(), st.integers(0, 2**32 - 1))
-def test_search_repeats_itself_and_never_gets_worse(moment: Moment, seed: int) -> None:
-    start = np.zeros((0, *moment.current.shape), np.int16)
-    best = []
-    for generations in (1, 3, 9):
-        one, other = (
-            search(
-                moment,
-                start,
-                np.random.default_rng(seed),
-                population=16,
-                generations=generations,
-            )
-            for _ in "ab"
-        )
-        np.testing.assert_array_equal(one[0], other[0])
-        np.testing.assert_array_equal(one[1], other[1])
-        best.append(one[1][0])
-    assert best == sorted(best)
 
 
 @examples(30)
@@ -315,26 +292,6 @@ def test_pollux_leaves_a_job_alone_that_has_restarted_often(
     state = State(600 * SECOND_NS, 2, (view,), Holdings(2))
     decision = Pollux(delay_s=30.0).decide(state)
     assert decision.counts_in(state) == ((2,) if grows else (1,))
-
-
-def test_hundreds_of_nodes_that_come_and_go() -> None:
-    """The engine checks every decision; no job holds a busy unit, and work is done."""
-    frame = generate_dnn_jobs(jobs=10, seed=3, first_submit="2021-02-10")
-    jobs = jobs_from_frame(frame)
-    start = min(job.tsub_ns for job in jobs)
-    rng = np.random.default_rng(4)
-    times = start + np.sort(rng.integers(0, 1800, 2000)) * SECOND_NS
-    nodes = rng.integers(0, 300, 2000).astype(np.int32)
-    trace = from_changes(
-        [f"n{n}" for n in range(300)],
-        times,
-        nodes,
-        rng.random(2000) < 0.7,
-        start=start,
-        end=start + 1800 * SECOND_NS,
-    )
-    outcome = Replay(trace, jobs, Pollux(), Rules(max_jobs=0)).run()
-    assert sum(record.unit_seconds for record in outcome.records) > 300 * 1800 * 0.3
 
 
 # --- jobs that tune themselves

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ import bft
 from bft.models import Curve, InputError, Job, JobTable, jobs_to_frame
 from bft.models.tables import write_parquet
 from bft.replay import EqualShare, Replay, Rules, check_policy, write_trace
-from bft.replay.cli.main import run
 from bft.replay.engine.policy_api import PolicyError
 from bft.replay.policies.checking import make_world
 from bft.replay.policies.schedule import COLUMNS, Schedule
@@ -91,43 +91,23 @@ def test_it_keeps_the_contract_of_policies() -> None:
 
 
 def test_on_the_command_line_a_run_is_replayed_from_its_directory(
-    here: Path, capsys: pytest.CaptureFixture[str]
+    here: Path, told: Callable[..., str]
 ) -> None:
-    assert (
-        run(["generate", "trace", "--nodes", "12", "--days", "0.1", "-o", "t.parquet"])
-        == 0
-    )
-    assert (
-        run(
-            [
-                "generate",
-                "jobs",
-                "--jobs",
-                "5",
-                "--first-submit",
-                "2021-02-10",
-                "-o",
-                "j.csv",
-            ]
-        )
-        == 0
-    )
-    base = ["-ndmap", "t.parquet", "--jobs", "j.csv"]
-    assert run([*base, "--policy", "equal-share", "--out", "first"]) == 0
-    again = ["--policy", "schedule", "--set", "file=first/allocations.parquet"]
-    again += ["--set", "charged_as=elastic"]
-    assert run([*base, *again, "--out", "again"]) == 0
+    told("generate trace --nodes 12 --days 0.1 -o t.parquet")
+    told("generate jobs --jobs 5 --first-submit 2021-02-10 -o j.csv")
+    base = "-ndmap t.parquet --jobs j.csv"
+    told(f"{base} --policy equal-share --out first")
+    again = "--set file=first/allocations.parquet --set charged_as=elastic"
+    none = "U is not computed for a schedule"
+    told(f"{base} --policy schedule {again} --out again", none)
     for name in ("jobs.parquet", "allocations.parquet"):
-        pd.testing.assert_frame_equal(
-            pd.read_parquet(here / "first" / name),
-            pd.read_parquet(here / "again" / name),
-        )
-    assert "U is not computed for a schedule" in capsys.readouterr().err
+        one, other = (pd.read_parquet(here / run / name) for run in ("first", "again"))
+        pd.testing.assert_frame_equal(one, other)
 
 
 @pytest.mark.parametrize("by", ["the command line", "Python"])
 def test_a_schedule_that_is_a_pickle_is_opened_on_the_users_word_only(
-    here: Path, capsys: pytest.CaptureFixture[str], by: str
+    here: Path, told: Callable[..., str], by: str
 ) -> None:
     write_trace(always_idle(4, 0, 3600 * SECOND_NS), "t.parquet")
     write_parquet(jobs_to_frame(JobTable((job("a", 45),))), Path("j.parquet"))
@@ -139,15 +119,13 @@ def test_a_schedule_that_is_a_pickle_is_opened_on_the_users_word_only(
             bft.replay(**inputs)
         assert bft.replay(**inputs, trust_pickle=True).metrics["jobs_finished"] == 1
     else:
-        args = ["-ndmap", "t.parquet", "--jobs", "j.parquet", "--policy", "schedule"]
-        args += ["--set", "file=own.pkl"]
-        assert run(args) == 2
-        assert "own.pkl: is a pickle" in capsys.readouterr().err
-        assert run([*args, "--trust-pickle"]) == 0
+        line = "-ndmap t.parquet --jobs j.parquet --policy schedule --set file=own.pkl"
+        told(line, "own.pkl: is a pickle", code=2)
+        told(f"{line} --trust-pickle")
 
 
 @pytest.mark.parametrize(
-    ("rows", "told"),
+    ("rows", "why"),
     [
         (
             "a,0,1,0,10\nb,1,2,5,15",
@@ -170,7 +148,7 @@ def test_a_schedule_that_is_a_pickle_is_opened_on_the_users_word_only(
     ],
 )
 def test_a_wrong_schedule_is_refused_with_its_row(
-    rows: str, told: str, here: Path, capsys: pytest.CaptureFixture[str]
+    rows: str, why: str, here: Path, told: Callable[..., str]
 ) -> None:
     lines = []
     for line in rows.splitlines():
@@ -183,11 +161,8 @@ def test_a_wrong_schedule_is_refused_with_its_row(
         'a,1,2,60,2024-01-01T00:00:00Z,0,0,"[0,2]","[0,2]","[0,2]"\n'
         'b,1,2,60,2024-01-01T00:00:00Z,0,0,"[0,2]","[0,2]","[0,2]"\n'
     )
-    base = ["--cluster", "4x1", "--jobs", "j.csv", "--policy", "schedule", "--out", "o"]
-    assert run([*base, "--set", "file=s.csv"]) == 2
-    printed = capsys.readouterr().err
-    assert "s.csv" in printed
-    assert told in printed
+    line = "--cluster 4x1 --jobs j.csv --policy schedule --out o --set file=s.csv"
+    told(line, "s.csv", why, code=2)
     assert not Path("o").exists()
 
 

@@ -234,45 +234,6 @@ def in_turn_s(newcomer_s: float, running_s: float) -> float:
     return running_s + newcomer_s / 2
 
 
-def integrated_s(
-    a_s: float, b_s: float, xi_a: float, xi_b: float, delay_s: float
-) -> float:
-    """Mean completion time if a starts sharing after a delay, computed interval by interval."""
-    now, left = 0.0, {"a": a_s, "b": b_s}
-    pace = {"a": xi_a, "b": xi_b}
-    ends = {}
-    while left:
-        sharing = len(left) == 2 and now >= delay_s
-        active = ["b"] if len(left) == 2 and not sharing else list(left)
-        rate = {job: 1 / pace[job] if sharing else 1.0 for job in active}
-        step = min(left[job] / rate[job] for job in active)
-        if len(left) == 2 and not sharing:
-            step = min(step, delay_s - now)
-        now += step
-        for job in active:
-            left[job] -= rate[job] * step
-            if left[job] <= 1e-9:
-                ends[job] = now
-                del left[job]
-    return (ends["a"] + ends["b"]) / 2
-
-
-@given(st.floats(0.1, 1e3), st.floats(0.1, 1e3), XI, XI)
-def test_a_later_start_of_sharing_never_beats_both_now_and_in_turn(
-    a_s: float, b_s: float, xi_a: float, xi_b: float
-) -> None:
-    now, turn = together_s(a_s, b_s, xi_a, xi_b), in_turn_s(a_s, b_s)
-    assert integrated_s(a_s, b_s, xi_a, xi_b, 0.0) == pytest.approx(now, rel=1e-6)
-    delayed = [
-        integrated_s(a_s, b_s, xi_a, xi_b, share * b_s)
-        for share in np.linspace(0, 1, 41)
-    ]
-    assert delayed[-1] == pytest.approx(turn, rel=1e-6)
-    assert min(delayed) >= min(now, turn) * (1 - 1e-6)
-    bends = np.diff(delayed, 2)
-    assert bends.max() <= 1e-6 * max(delayed)  # concave
-
-
 @given(SECONDS, SECONDS, XI, XI)
 def test_pays_is_the_comparison_of_both_means(
     a_s: float, b_s: float, xi_a: float, xi_b: float
@@ -280,43 +241,6 @@ def test_pays_is_the_comparison_of_both_means(
     now, turn = together_s(a_s, b_s, xi_a, xi_b), in_turn_s(a_s, b_s)
     assume(abs(now - turn) > 1e-9 * turn)
     assert pays(a_s, b_s, xi_a, xi_b) == (now < turn)
-
-
-LATER = st.floats(1.0 + 1e-9, 1e3)
-
-
-@given(SECONDS, SECONDS, LATER, LATER, XI, XI)
-def test_where_the_running_job_ends_first_lengths_do_not_matter(
-    b_s: float,
-    other_b_s: float,
-    later: float,
-    other_later: float,
-    xi_a: float,
-    xi_b: float,
-) -> None:
-    a_s, other_a_s = later * xi_b * b_s / xi_a, other_later * xi_b * other_b_s / xi_a
-    assert (
-        pays(a_s, b_s, xi_a, xi_b)
-        == pays(other_a_s, other_b_s, xi_a, xi_b)
-        == (xi_b * (1 - 1 / (2 * xi_a)) < 1)
-    )
-
-
-@given(SECONDS, st.floats(1.0, 100.0), XI)
-def test_at_equal_ratios_joining_a_shorter_job_pays_below_one_and_a_half(
-    b_s: float, longer: float, xi: float
-) -> None:
-    assume(abs(xi - 1.5) > 1e-9)
-    assert pays(b_s * longer, b_s, xi, xi) == (xi < 1.5)
-    assert pays(b_s * 1e-6, b_s, xi, xi)  # the shortest of jobs may join anything
-
-
-@given(SECONDS, SECONDS, SECONDS, XI, XI)
-def test_whom_a_job_may_not_join_a_longer_one_may_not_either(
-    a_s: float, more_s: float, b_s: float, xi_a: float, xi_b: float
-) -> None:
-    if not pays(a_s, b_s, xi_a, xi_b):
-        assert not pays((a_s + more_s) * (1 + 1e-9), b_s, xi_a, xi_b)
 
 
 def test_at_the_bounds() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from hypothesis import strategies as st
 from strategies import sizes
 
 from bft.models import Curve, Job, JobTable, Objective
-from bft.replay.cli.main import run
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
 from bft.replay.policies import Decision, MilpPolicy, State
@@ -140,9 +140,8 @@ def test_what_is_measured_is_the_truth_and_who_is_measured_has_a_size_to_measure
 
 
 def test_a_table_without_curves_is_replayed_with_true_ones_that_the_decision_does_not_see(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    here: Path, told: Callable[..., str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     start = pd.Timestamp("2021-02-10")
     idle = np.ones((60, 6), dtype=np.int8)
     idle[10::7, 2] = 0
@@ -159,31 +158,14 @@ def test_a_table_without_curves_is_replayed_with_true_ones_that_the_decision_doe
     Path("curves.csv").write_text(
         'model,Ns,Ps\na,"[0, 1, 6]","[0, 10, 12]"\nb,"[0, 1, 6]","[0, 5, 30]"\n'
     )
-    alone = ["-ndmap", "trace.parquet", "--backend", "exact", "-Tfwd", "60"]
-    assert run([*alone, "--jobs", "jobs.csv", "--option", "curves=profile"]) == 2
-    assert "jobs.csv: missing columns Ns, Ps, Os" in (
-        message := capsys.readouterr().err
-    )
-    assert "-bdfn JOBS -scfn CURVES" in message
-    outcome = {}
+    line = "-ndmap trace.parquet --backend exact -Tfwd 60"
+    missing = ("jobs.csv: missing columns Ns, Ps, Os", "-bdfn JOBS -scfn CURVES")
+    told(f"{line} --jobs jobs.csv --option curves=profile", *missing, code=2)
+    outcomes = set()
     for curves in ("known", "learn", "profile"):
-        assert (
-            run(
-                [
-                    *alone,
-                    "-bdfn",
-                    "jobs.csv",
-                    "-scfn",
-                    "curves.csv",
-                    "--option",
-                    f"curves={curves}",
-                    "--out",
-                    curves,
-                ]
-            )
-            == 0
-        )
+        pair = f"-bdfn jobs.csv -scfn curves.csv --option curves={curves}"
+        told(f"{line} {pair} --out {curves}")
         summary = json.loads(Path(curves, "summary.json").read_text())
         assert summary["options"]["curves"] == curves
-        outcome[curves] = summary["metrics"]["outcome"]
-    assert len(set(outcome.values())) == 3
+        outcomes.add(summary["metrics"]["outcome"])
+    assert len(outcomes) == 3

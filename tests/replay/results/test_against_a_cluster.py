@@ -25,11 +25,8 @@ HELD: dict[int, tuple[list[int], int, int]] = {
 
 
 @pytest.fixture
-def cluster(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "benchmarks"))
-    import against_a_cluster
-
-    return against_a_cluster
+def cluster(benchmark: Any) -> Any:
+    return benchmark("against_a_cluster")
 
 
 @pytest.fixture

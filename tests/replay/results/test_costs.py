@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,6 @@ from rules.drawn import tables, traces
 from worlds import cluster, make, replay
 
 from bft.models import JobTable
-from bft.replay.cli.main import run
 from bft.replay.policies import EqualShare
 from bft.replay.results.headlines import costs
 from bft.replay.trace.node_trace import NodeTrace
@@ -85,51 +85,34 @@ def test_only_figures_defined_by_stated_values_are_derived() -> None:
     assert both.keys() == hours | energy | {"additional_co2_kg", "total_co2_kg"}
 
 
-RUN = ["--policy", "fifo", "--no-u", "--out", "out", "--force"]
+LINE = "--policy fifo --no-u --out out --force"
 
 
 @pytest.mark.usefixtures("here")
 def test_the_summary_states_and_prints_what_the_user_asked_for(
-    capsys: pytest.CaptureFixture[str],
+    told: Callable[..., str],
 ) -> None:
-    assert (
-        run(
-            [
-                *RUN,
-                "--node-watts",
-                "120,600",
-                "--co2-per-kwh",
-                "380",
-                "--price-per-node-hour",
-                "1.5",
-            ]
-        )
-        == 0
-    )
-    printed = capsys.readouterr().out
+    stated = "--node-watts 120,600 --co2-per-kwh 380 --price-per-node-hour 1.5"
+    printed = told(f"{LINE} {stated}")
     figures = json.loads(Path("out/summary.json").read_text())["metrics"]["costs"]
-    assert figures["additional_kwh"] == pytest.approx(0.48 * figures["used_node_h"])
-    assert (
-        f"{figures['additional_kwh']:,.1f} kWh more than if the nodes had stayed idle"
-        in printed
+    kwh, kg, worth = (
+        figures[name] for name in ("additional_kwh", "total_co2_kg", "value_used")
     )
-    assert f"{figures['total_co2_kg']:,.1f} kg in total" in printed
-    assert f"{figures['value_used']:,.2f} used" in printed
-    assert run(["report", "out", "-o", "stated.html"]) == 0
-    tiles = (
-        Path("stated.html").read_text().split('<ul class="tiles">')[1].split("</ul>")[0]
-    )
+    assert kwh == pytest.approx(0.48 * figures["used_node_h"])
+    assert f"{kwh:,.1f} kWh more than if the nodes had stayed idle" in printed
+    assert f"{kg:,.1f} kg in total" in printed
+    assert f"{worth:,.2f} used" in printed
+    told("report out -o stated.html")
+    page = Path("stated.html").read_text()
+    tiles = page.split('<ul class="tiles">')[1].split("</ul>")[0]
     for shown in (
-        f"<strong>{figures['additional_kwh']:,.0f} kWh</strong><span>more than if the nodes had stayed idle",
+        f"<strong>{kwh:,.0f} kWh</strong><span>more than if the nodes had stayed idle",
         f"<strong>{figures['additional_co2_kg']:,.0f} kg</strong><span>of CO2 more",
-        f"<strong>{figures['value_used']:,.0f}</strong><span>worth of the node-hours used",
+        f"<strong>{worth:,.0f}</strong><span>worth of the node-hours used",
     ):
         assert shown in tiles
-    capsys.readouterr()
-    assert run(RUN) == 0
-    assert not any(
-        word in capsys.readouterr().out for word in ("kWh", "CO2", "node-hours")
-    )
+    said = told(LINE)
+    assert not any(word in said for word in ("kWh", "CO2"))
     assert "costs" not in json.loads(Path("out/summary.json").read_text())["metrics"]
 
 
@@ -137,17 +120,16 @@ def test_the_summary_states_and_prints_what_the_user_asked_for(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--node-watts", "600,120"], "a busy one, which draws no less; not '600,120'"),
-        (["--node-watts", "600"], "expected IDLE,BUSY"),
-        (["--node-watts", "-1,5"], "expected IDLE,BUSY"),
-        (["--node-watts", "nan,5"], "expected IDLE,BUSY"),
-        (["--price-per-node-hour", "-1"], "expected a finite number >= 0"),
-        (["--co2-per-kwh", "380"], "--co2-per-kwh has no effect without --node-watts"),
+        ("--node-watts 600,120", "a busy one, which draws no less; not '600,120'"),
+        ("--node-watts 600", "expected IDLE,BUSY"),
+        ("--node-watts -1,5", "expected IDLE,BUSY"),
+        ("--node-watts nan,5", "expected IDLE,BUSY"),
+        ("--price-per-node-hour -1", "expected a finite number >= 0"),
+        ("--co2-per-kwh 380", "--co2-per-kwh has no effect without --node-watts"),
     ],
 )
 def test_rates_that_cannot_be_meant_are_refused(
-    options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+    options: str, message: str, told: Callable[..., str]
 ) -> None:
-    assert run([*RUN, *options]) == 2
-    assert message in capsys.readouterr().err
+    told(f"{LINE} {options}", message, code=2)
     assert not Path("out").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from counting import counted
-from stated import once
 
 from bft.datasets import generate_node_trace
 from bft.models import Curve, Job, JobTable
 from bft.replay import EqualShare, Options, execute
-from bft.replay.cli.main import run
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.rules import Rules
 from bft.replay.results.host import host_metrics
@@ -27,7 +26,7 @@ from bft.replay.trace.trace_files import read_trace, trace_from_frame, write_tra
 FIRST = pd.Timestamp("2021-02-10")
 # Seconds at which each of four nodes turns idle and is taken again.
 IDLE = {"a": [(0, 300)], "b": [(0, 300), (600, 900)], "c": [(0, 450)], "d": [(0, 1200)]}
-ASKED = ["--return-time", "60"]
+ASKED = "--return-time 60"
 # Of the host jobs on known.parquet: when each was eligible, began and ended, s, and its nodes.
 KNOWN = [
     (0, 300, 600, "ab"),  # eligible long before
@@ -71,157 +70,141 @@ def host_jobs(jobs: list[tuple[int, int, int, str]]) -> HostJobs:
     )
 
 
-REPLAY = [
-    "-ndmap",
-    "t.csv",
-    "--jobs",
-    "j.csv",
-    "--policy",
-    "equal-share",
-    "--no-u",
-    "--out",
-    "r",
-    "--force",
-]
+REPLAY = "--jobs j.csv --policy equal-share --no-u --out r --force"
+BEST = "--jobs j.csv --preset best --backend exact --no-u --out b --force"
+Told = Callable[..., str]
 
 
-def metrics_of(*options: str, trace: str = "t.csv") -> dict[str, Any]:
-    assert run(once(["-ndmap", trace, *REPLAY[2:], *options])) == 0
-    found: dict[str, Any] = json.loads(Path("r/summary.json").read_text())
-    return found
+@pytest.fixture
+def run_of(told: Told) -> Callable[..., tuple[dict[str, Any], str]]:
+    """Replays with these options; returns what the summary has of host jobs, and all that is said."""
+
+    def call(
+        options: str = "", *parts: str, trace: str = "t.csv"
+    ) -> tuple[dict[str, Any], str]:
+        said = told(f"-ndmap {trace} {REPLAY} {options}", *parts)
+        return json.loads(Path("r/summary.json").read_text())["metrics"]["host"], said
+
+    return call
+
+
+Run = Callable[..., tuple[dict[str, Any], str]]
 
 
 def test_without_a_return_time_one_line_says_what_each_second_of_it_costs(
-    capsys: pytest.CaptureFixture[str],
+    run_of: Run,
 ) -> None:
-    summary = metrics_of()
+    host, said = run_of("", "makes them wait at least 0.00139 node-hours")
     # At 300, 450, 900 and 1,200 s; the last instant is the end of the trace.
-    assert summary["metrics"]["host"]["nodes_taken"] == 5
-    instants = summary["metrics"]["host"]["instants"]
-    out = capsys.readouterr().out
-    assert f"at {instants} instants they took 5 nodes, 5 of them from training" in out
-    assert "makes them wait at least 0.00139 node-hours" in out
+    assert host["nodes_taken"] == 5
+    taken = f"at {host['instants']} instants they took 5 nodes, 5 of them from training"
+    assert taken in said
     assert not Path("r/returns.parquet").exists()
-    assert not any("own jobs" in note for note in summary["notes"])
+    notes = json.loads(Path("r/summary.json").read_text())["notes"]
+    assert not any("own jobs" in note for note in notes)
 
 
 def test_of_a_trace_alone_figures_are_of_instants_and_at_least(
-    capsys: pytest.CaptureFixture[str],
+    run_of: Run, told: Told
 ) -> None:
-    summary = metrics_of(*ASKED)
-    host = summary["metrics"]["host"]
-    out, err = capsys.readouterr()
+    host, said = run_of(
+        ASKED,
+        "your own jobs would have waited at least 0 node-hours more (60 s for",
+        "leave some job waits, up to 60.0 s",
+        "queues amplify: at loads of 0.6, 0.75 and 0.88 the users' mean wait",
+        "the machine's own jobs are not known",
+        "the node-time of host jobs is not known",
+    )
     assert (host["by_job"], host["lower_bound"]) == (False, True)
     assert host["delayed"] == host["instants"]
     assert host["waiting_node_h"] == pytest.approx(5 * 60 / 3600)
-    used_s = summary["metrics"]["used_unit_s"]
-    assert host["break_even_price"] * 60 == pytest.approx(used_s / 5)
+    figures = json.loads(Path("r/summary.json").read_text())["metrics"]
+    used_s, price = figures["used_unit_s"], host["break_even_price"]
+    assert price * 60 == pytest.approx(used_s / 5)
     # What would be of starts is not there: shares, sizes, and a reserve that follows from these.
     of_starts = {"starts", "delayed_share", "delay_s", "by_size"}
     assert not of_starts & host.keys()
     assert host["waiting_share_of_host"] is None
-    assert "your own jobs would have waited at least 0 node-hours more (60 s for" in out
-    price = f"at most {host['break_even_price']:,.1f} node-hours of training for each node-hour that they wait"
-    assert price in out
-    instants = f"at {host['delayed']} of {host['instants']} instants at which nodes"
-    assert f"{instants} leave some job waits, up to 60.0 s" in out
-    assert "queues amplify: at loads of 0.6, 0.75 and 0.88 the users' mean wait" in out
-    assert "the machine's own jobs are not known" in err
-    assert "the node-time of host jobs is not known" in err
+    each = "node-hours of training for each node-hour that they wait"
+    assert f"at most {price:,.1f} {each}" in said
+    assert f"at {host['delayed']} of {host['instants']} instants" in said
 
 
-def test_of_known_jobs_figures_are_of_starts(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    summary = metrics_of(*ASKED, trace="known.parquet")
-    host = summary["metrics"]["host"]
-    out, err = capsys.readouterr()
+def test_of_known_jobs_figures_are_of_starts(run_of: Run) -> None:
+    host, said = run_of(
+        ASKED,
+        "67% of the starts, 75% of their nodes, were eligible 60 s or longer",
+        "3 of 3 wait (100.0%)",
+        trace="known.parquet",
+    )
     assert (host["by_job"], host["lower_bound"]) == (True, False)
     assert (host["starts"], host["delayed"], host["delayed_share"]) == (3, 3, 1.0)
     assert host["waiting_node_h"] == pytest.approx(4 * 60 / 3600)
     # Of the time that host jobs ran: 2 nodes for 300 s, one for 750 s and one for 300 s.
     assert host["waiting_share_of_host"] == pytest.approx(4 * 60 / (600 + 750 + 300))
     assert host["announced"]["starts_share"] == pytest.approx(2 / 3)
-    assert "67% of the starts, 75% of their nodes, were eligible 60 s or longer" in out
-    assert "3 of 3 wait (100.0%)" in out
-    assert "not known" not in err
-    assert "at least" not in out
+    assert "not known" not in said
+    assert "at least" not in said
 
 
-def test_the_share_of_busy_node_time_is_that_which_the_trace_states() -> None:
+def test_the_share_of_busy_node_time_is_that_which_the_trace_states(
+    run_of: Run,
+) -> None:
     write_trace(replace(read_trace("t.csv"), busy_share=0.5), "busy.parquet")
-    host = metrics_of(*ASKED, trace="busy.parquet")["metrics"]["host"]
+    host, _ = run_of(ASKED, trace="busy.parquet")
     assert host["waiting_share_of_host"] == pytest.approx(5 * 60 / (0.5 * 4 * 1200))
 
 
-def test_a_reserve_spares_starts_and_says_how_many(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    more = ["--reserve", "1", "--host-price", "2"]
-    host = metrics_of(*ASKED, *more, trace="known.parquet")["metrics"]["host"]
+def test_a_reserve_spares_starts_and_says_how_many(run_of: Run) -> None:
+    more = f"{ASKED} --reserve 1 --host-price 2"
+    waits = "at 2 for each that host jobs wait"
+    host, said = run_of(more, waits, trace="known.parquet")
     spared = 1 - host["delayed_share"]
     assert 0 < spared < 1
-    out = capsys.readouterr().out
-    kept = "with 1 node kept free"
-    assert f"{kept}, {spared:.0%} of their starts would not have noticed" in out
+    noticed = f"{spared:.0%} of their starts would not have noticed"
+    assert f"with 1 node kept free, {noticed}" in said
     used = host["net_node_h"] + 2 * host["waiting_node_h"]
     assert used == pytest.approx(host["break_even_price"] * host["waiting_node_h"])
-    assert "at 2 for each that host jobs wait" in out
 
 
 @pytest.mark.parametrize(
     ("options", "nodes", "lower"),
-    [(["-nN", "1"], 2, False), (["--node-class", "gpu"], 1, True)],
+    [("-nN 1", 2, False), ("--node-class gpu", 1, True)],
 )
 def test_host_jobs_of_a_part_count_whole_and_of_a_class_with_its_nodes(
-    options: list[str], nodes: int, lower: bool, capsys: pytest.CaptureFixture[str]
+    options: str, nodes: int, lower: bool, run_of: Run
 ) -> None:
     trace = replace(read_trace("known.parquet"), classes=("gpu", "cpu", "cpu", "cpu"))
     write_trace(trace, "known.parquet")
-    host = metrics_of(*ASKED, *options, trace="known.parquet")["metrics"]["host"]
+    host, said = run_of(f"{ASKED} {options}", trace="known.parquet")
     assert (host["starts"], host["lower_bound"]) == (1, lower)
     assert host["waiting_node_h"] == pytest.approx(nodes * 60 / 3600)
-    bound = "what host jobs wait is a lower bound"
-    assert (bound in capsys.readouterr().err) == lower
+    assert ("what host jobs wait is a lower bound" in said) == lower
 
 
 def test_a_reserve_above_the_idle_nodes_and_a_return_time_above_the_fragments_are_said(
-    capsys: pytest.CaptureFixture[str],
+    run_of: Run,
 ) -> None:
-    metrics_of("--reserve", "4")
-    assert "--reserve 4 is not below the" in capsys.readouterr().err
-    metrics_of("--return-time", "900")
-    assert (
-        "harvesting costs host jobs more than it yields: 0." in capsys.readouterr().err
-    )
-    metrics_of(*ASKED)
-    assert "costs host jobs more" not in capsys.readouterr().err
-    metrics_of(*ASKED, "--host-price", "50")
-    assert "at a price of 50" in capsys.readouterr().err
+    run_of("--reserve 4", "--reserve 4 is not below the")
+    costs = "harvesting costs host jobs more than it yields: 0."
+    run_of("--return-time 900", costs)
+    assert "costs host jobs more" not in run_of(ASKED)[1]
+    run_of(f"{ASKED} --host-price 50", "at a price of 50")
 
 
-def test_the_dedicated_replay_for_u_keeps_no_node_free(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_the_dedicated_replay_for_u_keeps_no_node_free() -> None:
+    world = {"node_trace": "t.csv", "jobs": "j.csv", "policy": "equal-share"}
     plain, kept = (
-        execute(
-            Options(
-                node_trace="t.csv", jobs="j.csv", policy="equal-share", reserve=reserve
-            ),
-            f"u{reserve}",
-        )
-        for reserve in (0, 1)
+        execute(Options(**world, reserve=reserve), f"u{reserve}") for reserve in (0, 1)
     )
     assert plain["metrics"]["dedicated_outcome"] == kept["metrics"]["dedicated_outcome"]
     assert kept["metrics"]["outcome"] < plain["metrics"]["outcome"]
-    assert any(
-        note.startswith("--reserve keeps no node free of those dedicated")
-        for note in kept["notes"]
-    )
+    told_so = "--reserve keeps no node free of those dedicated"
+    assert any(note.startswith(told_so) for note in kept["notes"])
 
 
-def test_returns_name_place_node_and_when_training_let_go() -> None:
-    metrics_of(*ASKED, "--reserve", "1")
+def test_returns_name_place_node_and_when_training_let_go(run_of: Run) -> None:
+    run_of(f"{ASKED} --reserve 1")
     returns = pd.read_parquet("r/returns.parquet")
     assert list(returns) == ["time", "place", "node", "let_go"]
     assert returns["time"].dt.tz is not None
@@ -231,195 +214,114 @@ def test_returns_name_place_node_and_when_training_let_go() -> None:
     assert (returns["let_go"][~never_held] <= returns["time"][~never_held]).all()
 
 
-def test_a_free_node_goes_first_unless_that_is_switched_off() -> None:
-    Path("j.csv").write_text(
-        Path("j.csv").read_text().replace("j,1,4,", "j,1,1,")
-    )  # which holds node a
-    exchanged = metrics_of(*ASKED)["metrics"]["host"]
+def test_a_free_node_goes_first_unless_that_is_switched_off(run_of: Run) -> None:
+    jobs = Path("j.csv").read_text().replace("j,1,4,", "j,1,1,")  # which holds node a
+    Path("j.csv").write_text(jobs)
+    exchanged, _ = run_of(ASKED)
     returns = pd.read_parquet("r/returns.parquet")
     assert returns["node"].tolist()[:2] == ["c", "b"]  # of places a and b, at 300 s
-    named = metrics_of(*ASKED, "--no-free-first")["metrics"]["host"]
+    named, _ = run_of(f"{ASKED} --no-free-first")
     returns = pd.read_parquet("r/returns.parquet")
     assert (returns["place"].astype(str) == returns["node"].astype(str)).all()
     assert exchanged["delayed"] < named["delayed"]
 
 
+EXPECTS = "--policy milp --backend exact --set window=expected"
+
+
 @pytest.mark.parametrize(
-    ("options", "why"),
+    ("line", "why"),
     [
-        (["--return-time", "0"], "'--return-time': expected a number of seconds > 0"),
-        (["--reserve", "-1"], "'--reserve': expected a whole number >= 0"),
-        ([*ASKED, "--host-price", "-1"], "'--host-price': expected a finite number >= 0"),
-        ([*ASKED, "--option", "kinds=kinds.csv", "--policy", "milp"], "does not go with --return-time and --reserve"),
+        ("-ndmap t.csv --return-time 0", "'--return-time': expected a number of seconds > 0"),
+        ("-ndmap t.csv --reserve -1", "'--reserve': expected a whole number >= 0"),
+        (f"-ndmap t.csv {ASKED} --host-price -1", "'--host-price': expected a finite number >= 0"),
+        (f"-ndmap t.csv {ASKED} --option kinds=kinds.csv --policy milp", "not go with --return-time and --reserve"),
+        ("--cluster 2x1 --reserve 1", "with --cluster there are none"),
+        (f"-ndmap known.parquet {EXPECTS} {ASKED}", "--no-free-first lets host jobs take the nodes that the log names"),
+        ("-ndmap u.csv --reserve 1", "logs do not say which units of its nodes a host job takes"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_by_name(
-    options: list[str], why: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_is_refused_by_name(line: str, why: str, told: Told) -> None:
     Path("kinds.csv").write_text("node,kind\na,x\nb,y\nc,x\nd,y\n")
-    assert run(once([*REPLAY, *options])) == 2
-    assert why in capsys.readouterr().err
+    write_trace(replace(read_trace("t.csv"), node_units=(1, 1, 1, 1)), "u.csv")
+    policy = "" if "--policy" in line else "--policy equal-share"
+    told(f"--jobs j.csv --no-u --out r --force {policy} {line}", why, code=2)
     assert not Path("r").exists()
 
 
-def test_fixed_clusters_and_expectations_are_refused_by_name(
-    capsys: pytest.CaptureFixture[str],
+def test_expectations_go_with_the_nodes_that_the_log_names(told: Told) -> None:
+    more = f"{EXPECTS} {ASKED} --no-free-first"
+    told(f"-ndmap known.parquet --jobs j.csv --no-u {more}")
+
+
+def test_options_without_effect_are_said(run_of: Run, told: Told) -> None:
+    run_of(
+        "--no-free-first --host-price 2",
+        "--no-free-first has no effect without --return-time or --reserve",
+        "--host-price has no effect without --return-time",
+    )
+    published = "--option compat=reference --skip-rows 0 --backend exact"
+    without = "--return-time has no effect with --option compat=reference"
+    told(f"-ndmap t.csv --jobs j.csv {published} --out p {ASKED}", without)
+
+
+def test_the_page_has_sentence_section_tile_and_the_chart_of_who_waits(
+    run_of: Run, told: Told
 ) -> None:
-    assert (
-        run(
-            [
-                "--cluster",
-                "2x1",
-                "--jobs",
-                "j.csv",
-                "--policy",
-                "fifo",
-                "--reserve",
-                "1",
-                "--out",
-                "r",
-            ]
-        )
-        == 2
-    )
-    assert "with --cluster there are none" in capsys.readouterr().err
-    expects = [
-        "-ndmap",
-        "known.parquet",
-        *REPLAY[2:],
-        "--policy",
-        "milp",
-        "--backend",
-        "exact",
-        "--set",
-        "window=expected",
-    ]
-    assert run(once([*expects, *ASKED])) == 2
-    assert (
-        "--no-free-first lets host jobs take the nodes that the log names"
-        in capsys.readouterr().err
-    )
-    assert run(once([*expects, *ASKED, "--no-free-first"])) == 0
+    def page() -> str:
+        told("report r -o page.html --force")
+        return Path("page.html").read_text()
+
+    run_of(f"{ASKED} --reserve 1", trace="known.parquet")
+    shown = page()
+    for part in (
+        "Your own jobs would have waited",
+        '<section id="host"><h2>Your own jobs</h2>',
+        '<section id="who-waits">',
+        "node-hours of training for each",
+        "queues amplify",
+        "1 % of such instants save S GB a job",
+    ):
+        assert part in shown
+    run_of()
+    shown = page()
+    assert '<section id="who-waits">' not in shown
+    assert "each second that a node takes to return" in shown
 
 
-def test_traces_of_units_are_refused_by_name(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    units = replace(read_trace("t.csv"), node_units=(1, 1, 1, 1))
-    write_trace(units, "u.csv")
-    assert run(["-ndmap", "u.csv", *REPLAY[2:], "--reserve", "1"]) == 2
-    told = "logs do not say which units of its nodes a host job takes"
-    assert told in capsys.readouterr().err
-
-
-def test_options_without_effect_are_said(capsys: pytest.CaptureFixture[str]) -> None:
-    metrics_of("--no-free-first", "--host-price", "2")
-    err = capsys.readouterr().err
-    assert "--no-free-first has no effect without --return-time or --reserve" in err
-    assert "--host-price has no effect without --return-time" in err
-    published = [
-        "-ndmap",
-        "t.csv",
-        "--jobs",
-        "j.csv",
-        "--option",
-        "compat=reference",
-        "--skip-rows",
-        "0",
-        "--out",
-        "p",
-    ]
-    assert run([*published, "--backend", "exact", *ASKED]) == 0
-    assert (
-        "--return-time has no effect with --option compat=reference"
-        in capsys.readouterr().err
-    )
-
-
-def test_the_page_has_sentence_section_tile_and_the_chart_of_who_waits() -> None:
-    metrics_of(*ASKED, "--reserve", "1", trace="known.parquet")
-    assert run(["report", "r", "-o", "page.html"]) == 0
-    page = Path("page.html").read_text()
-    assert "Your own jobs would have waited" in page
-    assert '<section id="host"><h2>Your own jobs</h2>' in page
-    assert '<section id="who-waits">' in page
-    assert "node-hours of training for each" in page
-    assert "queues amplify" in page
-    assert "1 % of such instants save S GB a job" in page
-    metrics_of()
-    assert run(["report", "r", "-o", "page.html", "--force"]) == 0
-    page = Path("page.html").read_text()
-    assert '<section id="who-waits">' not in page
-    assert "each second that a node takes to return" in page
+OF_HOST = {"host.delayed_share", "host.waiting_node_h", "host.break_even_price"}
 
 
 def test_comparisons_and_sweeps_have_what_host_jobs_wait(
-    capsys: pytest.CaptureFixture[str],
+    run_of: Run, told: Told
 ) -> None:
-    options = [
-        "-ndmap",
-        "known.parquet",
-        "--jobs",
-        "j.csv",
-        "--policy",
-        "equal-share",
-        "--no-u",
-        *ASKED,
-    ]
-    assert (
-        run(["sweep", *options, "--reserve", "0,1,2", "--out", "s", "--workers", "0"])
-        == 0
-    )
+    swept = f"--jobs j.csv --policy equal-share --no-u {ASKED} --reserve 0,1,2"
+    told(f"sweep -ndmap known.parquet {swept} --out s --workers 0")
     table = pd.read_parquet("s/results.parquet")
-    assert {
-        "host.delayed_share",
-        "host.waiting_node_h",
-        "host.break_even_price",
-    } <= set(table)
+    assert set(table) >= OF_HOST
     assert (np.diff(table["host.delayed_share"]) <= 0).all()
-    assert run(["report", "s/results.parquet", "-o", "sweep.html"]) == 0
+    told("report s/results.parquet -o sweep.html")
     assert "Own starts that wait" in Path("sweep.html").read_text()
-    capsys.readouterr()
-    runs = []
-    for reserve in ("0", "1"):
-        metrics_of("--reserve", reserve, *ASKED, trace="known.parquet")
+    for reserve in (0, 1):
+        run_of(f"{ASKED} --reserve {reserve}", trace="known.parquet")
         Path("r").rename(f"kept-{reserve}")
-        runs.append(f"kept-{reserve}")
-    assert run(["compare", *runs, "-o", "c.csv"]) == 0
-    assert {
-        "host.delayed_share",
-        "host.waiting_node_h",
-        "host.break_even_price",
-    } <= set(pd.read_csv("c.csv"))
-    assert run(["report", *runs, "-o", "both.html"]) == 0
+    told("compare kept-0 kept-1 -o c.csv")
+    assert set(pd.read_csv("c.csv")) >= OF_HOST
+    told("report kept-0 kept-1 -o both.html")
     assert "--reserve 1: 1 nodes kept free" in Path("both.html").read_text()
 
 
-def test_a_trace_alone_says_the_break_even_price(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    assert run(["trace", "info", "t.csv", "--json"]) == 0
-    host = json.loads(capsys.readouterr().out)["host"]
+def test_a_trace_alone_says_the_break_even_price(told: Told) -> None:
+    host = json.loads(told("trace info t.csv --json"))["host"]
     idle_s = sum(end - begin for spans in IDLE.values() for begin, end in spans)
     assert host["break_even_price"]["30 s"] == pytest.approx(idle_s / 5 / 30)
-    assert run(["trace", "info", "t.csv"]) == 0
-    assert "break-even price" in capsys.readouterr().out
+    told("trace info t.csv", "break-even price")
 
 
 def endless(trace: NodeTrace) -> JobTable:
-    curve = Curve([0, len(trace.nodes)], [0, float(len(trace.nodes))])
-    job = Job(
-        "j",
-        trace.start,
-        1,
-        len(trace.nodes),
-        pmax=1e18,
-        tcup_s=0,
-        tcdw_s=0,
-        scalability=curve,
-        objective=curve,
-    )
-    return JobTable((job,))
+    most = len(trace.nodes)
+    curve = Curve([0, most], [0, most])
+    return JobTable((Job("j", trace.start, 1, most, 1e18, 0, 0, curve, curve),))
 
 
 def check_counts(trace: NodeTrace, reserve: int) -> None:

@@ -435,20 +435,3 @@ def test_json_is_sorted_utf8_and_ends_with_a_line(tmp_path: Path) -> None:
     assert (tmp_path / "j.json").read_text(
         encoding="utf-8"
     ) == '{\n  "a": null,\n  "b": "ξ"\n}\n'
-
-
-def test_the_frame_of_a_published_replay_keeps_exact_times() -> None:
-    curve = Curve(np.array([0, 1]), np.array([0.0, 3.0]))
-    start = 1_613_000_000_000_000_001
-    jobs = JobTable(
-        tuple(Job(name, start, 1, 1, 7.0, 0.0, 0.0, curve, curve) for name in "ab")
-    )
-    frame = finish_frame(jobs, [start + 2_333_333_334, None], [7.0, 1.0])
-    assert frame["finish"].iloc[0].value == start + 2_333_333_334
-    assert frame["submit"].astype("int64").tolist() == [start, start]
-    assert (
-        frame["finish"].isna().tolist()
-        == frame["jct_s"].isna().tolist()
-        == [False, True]
-    )
-    assert float(frame["jct_s"].iloc[0]) == pytest.approx(2.333333334)
