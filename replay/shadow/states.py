@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import subprocess
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from queue import Empty, SimpleQueue
 from typing import TypeAlias
 
 from bft.models import InputError
 from bft.replay.logs.formats.nodes import read_snapshots
-from bft.replay.logs.hosts import HostListError, expand
+from bft.replay.logs.hosts import expand
 from bft.replay.logs.lines import Lines
 from bft.replay.logs.records import Account, Log, Settings
 from bft.replay.logs.states import MOST_PERIODS
@@ -113,8 +115,8 @@ def run_commands(
                 for node, state in found.items()
             }
             looks.waiting.put((time.time_ns(), known))
-        except (InputError, HostListError) as error:
-            looks.miss(str(error))
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            looks.miss(f"{error} {getattr(error, 'stderr', '') or ''}".rstrip())
         time.sleep(max(0.0, began + every_s - time.monotonic()))
 
 
@@ -142,32 +144,35 @@ def _states(text: str, name: str, count_as: str) -> dict[str, str]:
 
 
 def _printed(command: str, every_s: float) -> str:
-    try:
-        return subprocess.run(  # noqa: S603 - what the user states, without a shell
-            shlex.split(command),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="surrogateescape",
-            timeout=MOST_PERIODS * every_s,
-            start_new_session=True,  # a terminal's Ctrl-C does not reach it
-            check=True,
-        ).stdout
-    except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise InputError(f"{error} {getattr(error, 'stderr', '') or ''}") from error
+    return subprocess.run(  # noqa: S603 - what the user states, without a shell
+        shlex.split(command),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        errors="surrogateescape",
+        timeout=MOST_PERIODS * every_s,
+        start_new_session=True,  # a terminal's Ctrl-C does not reach it
+        check=True,
+    ).stdout
 
 
 def read_lines(looks: Looks) -> None:
     """Read changes of states from standard input, lines `time,node,idle`, until it ends."""
-    clock, before, instant = Clock("UTC"), "", NONE
-    # Not `sys.stdin`, for which Python would wait at its end.
-    for line in open(0, encoding="utf-8", errors="replace", closefd=False):  # noqa: SIM115
-        stamp, _, change = line.strip().partition(",")
-        node, _, word = change.rpartition(",")
-        if stamp != before:
-            before, instant = stamp, clock.time(stamp)
-        if instant != NONE and node and word.lower() in _IDLE:
-            looks.waiting.put((instant, {node: _IDLE[word.lower()]}))
-        elif line.strip() and stamp != "time":
-            looks.miss(f"standard input: expected time,node,idle, not {line[:80]!r}")
+    time_of, rest = lru_cache(Clock("UTC").time), b""
+    # As they are there: lines one at a time, of 10,000 nodes, would wake the decisions so often.
+    while block := os.read(0, 1 << 20):
+        whole, _, rest = (rest + block).rpartition(b"\n")
+        found: dict[int, dict[str, bool]] = {}
+        for line in whole.decode("utf-8", "replace").split("\n"):
+            stamp, _, change = line.strip().partition(",")
+            node, _, word = change.rpartition(",")
+            instant, idle = time_of(stamp), _IDLE.get(word.lower())
+            if instant != NONE and node and idle is not None:
+                found.setdefault(instant, {})[node] = idle
+            elif line.strip() and stamp != "time":
+                looks.miss(
+                    f"standard input: expected time,node,idle, not {line[:80]!r}"
+                )
+        for look in found.items():
+            looks.waiting.put(look)
     looks.ended = True

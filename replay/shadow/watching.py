@@ -7,7 +7,6 @@ there. The end of the trace lies after the last instant that was handled.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import time
@@ -24,6 +23,8 @@ from bft.models import InputError
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.running import NEVER
+from bft.replay.inputs.files import Files
+from bft.replay.inputs.jobs import jobs_of
 from bft.replay.inputs.load import load
 from bft.replay.inputs.notes import Watcher
 from bft.replay.inputs.shaping import LAST_NS, max_idle, needed
@@ -33,40 +34,31 @@ from bft.replay.results.outcome_tables import write_outcome, write_returns
 from bft.replay.results.run_directory import STEPS
 from bft.replay.run import execute, online
 from bft.replay.shadow.states import Look, Looks
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, always_idle, events_of
+from bft.replay.trace.node_trace import (
+    SECOND_NS,
+    NodeTrace,
+    always_idle,
+    from_changes,
+)
 from bft.replay.trace.trace_files import write_trace
 
 # Files of a watch, beside its record.
 TRACE, RUN, COMPARISON = "trace.parquet", "run", "shadow.json"
+NAMING = "the first look, which names all nodes"
 # How long a wish to stop may go unheard, seconds.
 STOPS_WITHIN_S = 0.5
 
 
 class Record:
-    """A log on disk, which no other process has open; the engine sees no line before it is there.
+    """A log on disk; the engine sees no line before it is there.
 
     Its first line is the header, what is watched and how. After it come `[instant, left, joined]`, what was heard
     (positions of nodes that are taken and that turn idle from then on), and `[instant]`, a promise.
-
-    Raises
-    ------
-    InputError
-        When it cannot be written, as on a full disk, or another watcher has it open.
     """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "record.jsonl"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self.file = os.open(
-                self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666
-            )
-            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise InputError(
-                f"cannot write here, or another watcher does: {error.strerror}; choose another --out",
-                file=folder,
-            ) from error
+        self.file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
 
     def lines(self) -> Iterator[Any]:
         """Return what is written so far; a torn last line, of a watcher that was killed, is dropped."""
@@ -76,7 +68,13 @@ class Record:
         return map(json.loads, text[:end].splitlines())
 
     def write(self, line: Any) -> None:
-        """Write a line so that it outlives a loss of power."""
+        """Write a line so that it outlives a loss of power.
+
+        Raises
+        ------
+        InputError
+            When it cannot be written, as on a full disk.
+        """
         text = json.dumps(line).encode() + b"\n"
         try:
             while text:
@@ -91,20 +89,18 @@ class Record:
     def trace(self, end: int) -> NodeTrace:
         """Return the node trace of all that was heard, until `end` (UTC ns)."""
         header, *lines = self.lines()
-        heard = [line for line in lines if len(line) > 1]
-        left, joined = (
-            (
-                np.array([node for line in heard for node in line[which]], np.int32),
-                np.repeat(
-                    np.array([line[0] for line in heard], np.int64),
-                    [len(line[which]) for line in heard],
-                ),
-            )
-            for which in (1, 2)
-        )
-        return NodeTrace(
-            tuple(header["nodes"]),
-            **events_of(joined, left),
+        rows = [
+            (instant, node, idle)
+            for instant, *changes in lines
+            for idle, nodes in enumerate(changes)  # those that left, and that joined
+            for node in nodes
+        ]
+        times, node, idle = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+        return from_changes(
+            header["nodes"],
+            times,
+            node.astype(np.int32),
+            idle.astype(bool),
             start=header["start"],
             end=end,
             source="watched",
@@ -118,7 +114,7 @@ class Shadow:
     Parameters
     ----------
     replay
-        The engine, on a trace that has no events and ends `NEVER`.
+        The engine, on a trace that has no events of its own, and an end that nobody lives to see.
     write
         Writes a line of the record.
 
@@ -154,7 +150,7 @@ class Shadow:
         """Time has come to an instant, inclusive."""
         while (due := self.due()) <= instant:
             self._write([due])
-            self._step(due)
+            self._take(due)
 
     def hear(self, instant: int, idle: Set[int]) -> None:
         """Take the nodes that are idle from an instant on; what comes late counts from when it came."""
@@ -164,15 +160,12 @@ class Shadow:
         self.passed(instant - 1)
         left, joined = sorted(self.idle - idle), sorted(idle - self.idle)
         self._write([instant, left, joined])
-        self._change(instant, left, joined)
+        self._take(instant, left, joined)
 
     def again(self, lines: Iterable[Sequence[Any]]) -> None:
         """Come to where the lines of a record end."""
-        for instant, *changes in lines:
-            if changes:
-                self._change(instant, *changes)
-            else:
-                self._step(instant)
+        for line in lines:
+            self._take(*line)
 
     def stop(self, instant: int) -> Outcome:
         """End the trace at an instant, or right after what was handled; its outcome lacks the trace's events."""
@@ -181,16 +174,16 @@ class Shadow:
         self.replay.trace = replace(self.replay.trace, end=instant)
         return self.replay.run()
 
-    def _change(self, instant: int, left: list[int], joined: list[int]) -> None:
-        self.idle = self.idle.difference(left).union(joined)
-        self.promised = self.heard_at = instant
-        if (left or joined) and self.replay.peek() is not None:
-            self.replay.hear(instant, left, joined)
-        if self.due() == instant:
-            self._step(instant)
-
-    def _step(self, instant: int) -> None:
+    def _take(self, instant: int, *changes: list[int]) -> None:
+        # What a line of the record says: a promise, or which nodes left and joined.
         self.promised = instant
+        if changes:
+            left, joined = changes
+            self.heard_at, self.idle = instant, self.idle.difference(left).union(joined)
+            if (left or joined) and self.replay.peek() is not None:
+                self.replay.hear(instant, left, joined)
+        if self.due() > instant:
+            return
         before, decisions = self._held, self.replay.ledger.decisions
         self.replay.step()
         self._held = self.replay.holders()
@@ -230,6 +223,8 @@ def begin(
     InputError
         When a job needs more than the machine, or the record is of other options or jobs.
     """
+    files = Files()
+    jobs_of(options, None, Watcher(), {}, files)  # whose faults are told at once
     lines, first = record.lines(), (0, dict[str, bool](), 0)
     written = machine = next(lines, None)
     if machine is None:
@@ -247,11 +242,11 @@ def begin(
         LAST_NS,
         units_per_node=machine["units_per_node"],
     )
-    whole = replace(whole, nodes=tuple(machine["nodes"]), source="watched")
-    inputs = load(options, Watcher(), {"node_trace": whole})
-    pool, rigid = inputs.pools[0], options.traits.rigid
+    whole = replace(whole, nodes=tuple(machine["nodes"]), source=NAMING)
+    inputs = load(options, Watcher(), {"node_trace": whole}, files)
+    trace, rigid = inputs.pools[0].trace, options.traits.rigid
     for job in inputs.jobs:
-        if needed(job, rigid=rigid) > max_idle(pool.trace):
+        if needed(job, rigid=rigid) > max_idle(trace):
             raise InputError("it needs more units than the machine has", job=job.name)
     header = {
         "format": "bft-replay shadow",
@@ -274,10 +269,8 @@ def begin(
     unseen = online(options, inputs, record.path.parent)
     while not unseen.ledger.decisions and unseen.peek() is not None:
         unseen.step()
-    nothing = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64)
-    trace = replace(pool.trace, **events_of(nothing, nothing), end=NEVER)
-    inputs = replace(inputs, pools=(replace(pool, trace=trace),))
     replay = online(options, inputs, record.path.parent)
+    replay.hear(NEVER, [], [])  # in the place of what it was loaded with
     shadow = Shadow(replay, record.write)
     shadow.again(lines)
     return header, shadow, first
@@ -298,6 +291,11 @@ class Watch:
         When the watch ends (UTC ns).
     now
         The clock, UTC ns.
+
+    Attributes
+    ----------
+    unknown
+        Names of nodes that the first look lacked: they are left out.
     """
 
     def __init__(
@@ -313,6 +311,7 @@ class Watch:
         self._position = {
             node: position for position, node in enumerate(shadow.replay.trace.nodes)
         }
+        self.unknown: set[str] = set()
         # Since when nodes look idle, by position: those of a record that goes on have settled.
         self._since = dict.fromkeys(shadow.idle, 0)
         self._settle_ns = round(settle_s * SECOND_NS)
@@ -341,12 +340,17 @@ class Watch:
         if look[2] <= self._lost:
             self._lost = NEVER  # looks came while it decided
         self._pass(instant - 1)
-        for node, idle in look[1].items():
-            position = self._position.get(node)
-            if idle and position is not None:
-                self._since.setdefault(position, instant)
-            elif position is not None:
-                self._since.pop(position, None)
+        new = look[1].keys() - self._position.keys() - self.unknown
+        if new:
+            self.unknown |= new
+            self.looks.note(
+                f"nodes that the first look did not name are left out: {len(new)} (first: {min(new)})"
+            )
+        for node in look[1].keys() & self._position.keys():
+            if look[1][node]:
+                self._since.setdefault(self._position[node], instant)
+            else:
+                self._since.pop(self._position[node], None)
         self._lost = instant + self._patience_ns if self._patience_ns else NEVER
         self._hear(instant)
 
