@@ -29,9 +29,6 @@ from bft.replay.cli.replay import show, stop_on_interrupt, watching
 from bft.replay.cli.watcher import day
 from bft.replay.options.options import FIELDS, Options
 
-UNTOUCHED = (
-    "nothing on this machine is touched: decisions are told, and none is carried out"
-)
 # Options of a replay but for those of a node trace, which here is what is watched.
 _fields = {
     name: field
@@ -125,15 +122,17 @@ def watch(**given: Any) -> int:
     """
     from bft.replay.checkpoint import claimed
     from bft.replay.results.run_directory import write_json
-    from bft.replay.shadow.states import Looks, read_lines, run_commands
-    from bft.replay.shadow.watching import (
+    from bft.replay.shadow import (
         COMPARISON,
         RUN,
         TRACE,
+        Looks,
         Record,
         Watch,
         begin,
         finish,
+        read_lines,
+        run_commands,
     )
 
     folder, oversized = Path(given["out"]), given["oversized"]
@@ -184,7 +183,11 @@ def watch(**given: Any) -> int:
         Thread(target=source, daemon=True).start()
         header, shadow, look = begin(options, record, looks, given["units_per_node"])
         told = _Told(given["as_json"])
-        told.say(json.dumps(header) if given["as_json"] else UNTOUCHED)
+        told.say(
+            json.dumps(header)
+            if given["as_json"]
+            else "nothing on this machine is touched: decisions are told, and none is carried out"
+        )
         shadow.tell = told
         told(shadow.status())
         loop = Watch(
@@ -193,8 +196,9 @@ def watch(**given: Any) -> int:
         if look[1]:
             loop.see(look)
         outcome = loop.run(stopping)
-        end = shadow.replay.trace.end
-        summary, found = finish(options, record, outcome, end, watcher)
+        summary, found = finish(
+            options, record, outcome, shadow.replay.trace.end, watcher
+        )
     found |= {
         "late": shadow.late,
         "missed": looks.missed,

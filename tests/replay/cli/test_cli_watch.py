@@ -311,7 +311,7 @@ def test_a_full_disk_stops_it_before_it_decides_and_it_goes_on_from_there(
 # What was decided live differs from this row on, and an answer came at a time limit from that row on.
 _OTHERWISE = """
 import pandas as pd
-import bft.replay.shadow.watching as watching
+import bft.replay.shadow as watching
 
 written = watching.write_outcome
 

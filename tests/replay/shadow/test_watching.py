@@ -22,7 +22,7 @@ from bft.replay.policies.checking import World, make_world
 from bft.replay.policies.pollux import Pollux
 from bft.replay.policies.registry import BUILT_IN, policy_type
 from bft.replay.results.outcome_tables import write_outcome
-from bft.replay.shadow.watching import Record, Shadow, Watch
+from bft.replay.shadow import Record, Shadow, Watch
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, events_of
 
 QUICK = {"pollux": partial(Pollux, interval_s=300.0, population=10, generations=5)}
@@ -191,7 +191,7 @@ def holders_at(outcome: Outcome, world: World, instant: int) -> dict[str, list[s
 def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
     """No power is lost here, and nobody presses Ctrl-C while nothing happens."""
     monkeypatch.setattr("os.fsync", lambda descriptor: None)
-    monkeypatch.setattr("bft.replay.shadow.watching.STOPS_WITHIN_S", 1e9)
+    monkeypatch.setattr("bft.replay.shadow.STOPS_WITHIN_S", 1e9)
 
 
 @pytest.mark.parametrize("seed", range(4))
