@@ -389,7 +389,7 @@ def begin(
         When a job needs more than the machine, or the record is of other options or jobs.
     """
     files = Files()
-    jobs_of(options, None, Watcher(), {}, files)  # whose faults are told at once
+    jobs_of(options, None, Watcher(), files)  # whose faults are told at once
     lines, first = record.lines(), (0, dict[str, bool](), 0)
     written = machine = next(lines, None)
     if machine is None:
@@ -407,12 +407,12 @@ def begin(
         LAST_NS,
         units_per_node=machine["units_per_node"],
     )
-    whole = replace(
+    files.held["node_trace"] = replace(
         whole,
         nodes=tuple(machine["nodes"]),
         source="the first look, which names all nodes",
     )
-    inputs = load(options, Watcher(), {"node_trace": whole}, files)
+    inputs = load(options, Watcher(), files)
     trace, rigid = inputs.pools[0].trace, options.traits.rigid
     for job in inputs.jobs:
         if needed(job, rigid=rigid) > max_idle(trace):

@@ -190,9 +190,6 @@ def test_slots_of_another_length_are_refused() -> None:
     )
     assert FITTED.predict(series(1)).shape == (1,)
     refused(
-        "horizon of at least 1 slot, not 0", Forecaster.train, series(400), horizon=0
-    )
-    refused(
         "has no rows", submissions, pd.DataFrame({"submit_time": [], "gpu_num": []})
     )
 
