@@ -168,10 +168,8 @@ def execute(
 def online(options: Options, inputs: Inputs, spill: Path) -> Replay:
     """The replay on the only node trace before its first step, for callers that drive it themselves."""
     _, _, pools = _stage_before(options, inputs)
-    watcher = Watcher()
-    return Run(options, inputs, watcher, Notes(watcher), None, {}, spill).engine(
-        pools[0]
-    )
+    run = Run(options, inputs, Watcher(), Notes(Watcher()), None, {}, spill)
+    return run.engine(pools[0])
 
 
 def bounds_by(options: Options, watcher: Watcher) -> tuple[Bounds, Inputs]:

@@ -28,9 +28,6 @@ from bft.replay.cli.replay import show
 from bft.replay.cli.watcher import day, watching
 from bft.replay.options.options import FIELDS, Options
 
-UNTOUCHED = (
-    "nothing on this machine is touched: decisions are told, and none is carried out"
-)
 # Options of a replay but for those of a node trace, which here is what is watched.
 _fields = {
     name: field
@@ -38,6 +35,12 @@ _fields = {
     if field.section != INPUT or name in ("kinds", "cluster", "trust_pickle")
 }
 USUAL_PERIOD_S = 10.0
+
+
+def _span(text: str) -> int:
+    import pandas as pd  # here, so that --help need not wait for it
+
+    return int(pd.Timedelta(text).value)
 
 
 @click.command(cls=Command)
@@ -86,8 +89,9 @@ USUAL_PERIOD_S = 10.0
 )
 @click.option(
     "--for",
-    "for_",
+    "for_ns",
     default="876000h",
+    type=_span,
     metavar="TIME",
     help="End after 90s, 30min or 8h. [at Ctrl-C]",
 )
@@ -119,18 +123,19 @@ def watch(**given: Any) -> int:
     bft-replay watch --command qhost --jobs jobs.parquet --preset best --for 8h
     bft-replay watch --command bhosts --every 30 --settle 60 --jobs jobs.parquet --out shadow --json
     """
-    import pandas as pd
-
+    from bft.replay.checkpoint import claimed
     from bft.replay.results.run_directory import write_json
-    from bft.replay.shadow.states import Looks, read_lines, run_commands
-    from bft.replay.shadow.watching import (
+    from bft.replay.shadow import (
         COMPARISON,
         RUN,
         TRACE,
+        Looks,
         Record,
         Watch,
         begin,
         finish,
+        read_lines,
+        run_commands,
     )
 
     folder, oversized = Path(given["out"]), given["oversized"]
@@ -166,32 +171,43 @@ def watch(**given: Any) -> int:
             raise click.UsageError(sentence)
     stated = {"oversized": "wait"} | stated_options(_fields, given)
     options = Options(**stated, node_trace=str(folder / TRACE))
-    try:
-        last_ns = pd.Timedelta(given["for_"]).value
-    except ValueError as error:
-        raise click.BadParameter(str(error), param_hint="--for") from error
-    looks, record = Looks(say_note), Record(folder)
+    looks = Looks(say_note)
     source, every_s = partial(read_lines, looks), given["every_s"]
     if given["command"] is not None:
         every_s = every_s or USUAL_PERIOD_S
         others = (given[name] for name in ("holders", "own", "count_as"))
         source = partial(run_commands, looks, given["command"], every_s, *others)
-    Thread(target=source, daemon=True).start()
-    with watching(None) as watcher, stop_on_interrupt() as stopping:
+    with (
+        claimed(folder / "record"),
+        watching(None) as watcher,
+        stop_on_interrupt() as stopping,
+    ):
+        record = Record(folder)
+        Thread(target=source, daemon=True).start()
         header, shadow, look = begin(options, record, looks, given["units_per_node"])
         told = _Told(given["as_json"])
-        told.say(json.dumps(header) if given["as_json"] else UNTOUCHED)
+        told.say(
+            json.dumps(header)
+            if given["as_json"]
+            else "nothing on this machine is touched: decisions are told, and none is carried out"
+        )
         shadow.tell = told
         told(shadow.status())
         loop = Watch(
-            shadow, looks, given["settle_s"], every_s, header["start"] + last_ns
+            shadow, looks, given["settle_s"], every_s, header["start"] + given["for_ns"]
         )
         if look[1]:
             loop.see(look)
         outcome = loop.run(stopping)
-        end = shadow.replay.trace.end
-        summary, found = finish(options, record, outcome, end, watcher)
-    found |= {"late": shadow.late, "missed": looks.missed, "max_lag_s": told.max_lag_s}
+        summary, found = finish(
+            options, record, outcome, shadow.replay.trace.end, watcher
+        )
+    found |= {
+        "late": shadow.late,
+        "missed": looks.missed,
+        "unknown": len(loop.unknown),
+        "max_lag_s": told.max_lag_s,
+    }
     write_json(folder / COMPARISON, {"shadow": found})
     if given["as_json"]:
         told.say(json.dumps({"shadow": found, "run": str(folder / RUN)}))

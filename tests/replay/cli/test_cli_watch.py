@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import json
+import resource
 import signal
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from threading import Thread
+from typing import IO, Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from processes import AMPLE_S, SCRIPT, result_of
+from processes import AMPLE_S, SCRIPT, result_of, signalled
 from stated import once
 
 from bft.datasets import generate_dnn_jobs
@@ -59,9 +61,14 @@ def report(jobs: Path, states: dict[str, str]) -> str:
 
 
 @contextmanager
-def watching(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+def watching(
+    command: Sequence[str], limited: int | None = None
+) -> Iterator[subprocess.Popen[str]]:
+    """The command as a process whose files are limited to so many bytes."""
+    size = limited or resource.RLIM_INFINITY
     with subprocess.Popen(
         command,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (size, size)),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -140,7 +147,9 @@ def test_a_command_is_watched_and_the_run_of_its_record_is_equal(jobs: Path) -> 
     assert all(line.keys() == keys for line in told)
     assert max(line["idle"] for line in told) == 5
     assert end["shadow"] == shadow_of(jobs)
-    assert end["shadow"].keys() == {"equal", "until", "late", "missed", "max_lag_s"}
+    assert end["shadow"].keys() == {
+        "equal", "until", "late", "missed", "unknown", "max_lag_s",
+    }  # fmt: skip
     assert (end["shadow"]["equal"], end["shadow"]["until"]) == (True, None)
     assert not contradicted(told, Path(end["run"]), NODES)
     again = result_of(arguments(jobs, "--command", command))
@@ -216,8 +225,13 @@ def test_lines_on_standard_input_are_watched_until_ctrl_c(jobs: Path) -> None:
         process.send_signal(signal.SIGINT)
         process.stdout.close()  # type: ignore[union-attr] # which does not end it
         assert process.wait(AMPLE_S) == 0
-    assert shadow_of(jobs)["equal"]
-    assert shadow_of(jobs)["missed"] == 1
+        assert process.stderr is not None
+        assert (
+            "nodes that the first look did not name are left out: 1 (first: elsewhere)"
+            in process.stderr.read()
+        )
+    found = shadow_of(jobs)
+    assert (found["equal"], found["missed"], found["unknown"]) == (True, 1, 1)
 
 
 def fed(process: subprocess.Popen[str], rng: np.random.Generator, times: int) -> None:
@@ -258,13 +272,86 @@ def test_a_watch_that_is_killed_anywhere_contradicts_nothing_it_told(
     assert not contradicted(told, jobs.parent / "shadow" / "run", NODES)
 
 
+def test_a_full_disk_stops_it_before_it_decides_and_it_goes_on_from_there(
+    jobs: Path,
+) -> None:
+    told: list[dict[str, Any]] = []
+    with suppress(BrokenPipeError), watching(arguments(jobs), limited=8192) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+
+        def read(stdout: IO[str] = process.stdout) -> None:
+            told.extend(map(json.loads, stdout))
+
+        reader = Thread(target=read)
+        reader.start()
+        with suppress(BrokenPipeError):
+            for number in range(10_000):
+                for node in NODES:
+                    process.stdin.write(f"{time.time()},{node},{number % 2}\n")
+                process.stdin.flush()
+                time.sleep(0.05)
+        assert process.wait(AMPLE_S) == 2
+        reader.join()
+        assert process.stderr is not None
+        why = process.stderr.read()
+        assert "record.jsonl: cannot be written: File too large" in why
+    whole = (jobs.parent / "shadow" / "record.jsonl").read_text().splitlines()[1:-1]
+    assert told[-1]["time_ns"] <= max(json.loads(line)[0] for line in whole)
+    with watching(arguments(jobs)) as process:
+        for node in NODES:
+            process.stdin.write(f"{time.time()},{node},1\n")  # type: ignore[union-attr]
+        rest, errors = process.communicate(timeout=AMPLE_S)
+    assert process.returncode == 0, errors
+    assert shadow_of(jobs)["equal"]
+    told += map(json.loads, rest.splitlines())
+    assert not contradicted(told, jobs.parent / "shadow" / "run", NODES)
+
+
+# What was decided live differs from this row on, and an answer came at a time limit from that row on.
+_OTHERWISE = """
+import pandas as pd
+import bft.replay.shadow as watching
+
+written = watching.write_outcome
+
+def otherwise(folder, outcome):
+    written(folder, outcome)
+    steps = pd.read_parquet(folder / "steps.parquet")
+    steps.loc[{limited}:, "status"] = "feasible"
+    steps.loc[{differs}:, "jobs"] += 1
+    steps.to_parquet(folder / "steps.parquet")
+
+watching.write_outcome = otherwise
+"""
+
+
+@pytest.mark.parametrize(
+    ("limited", "differs", "equal", "code"),
+    [(3, 3, True, 0), (3, 2, False, 3), (10**6, 2, False, 3)],
+)
+def test_after_an_answer_at_a_time_limit_equality_is_not_claimed(
+    jobs: Path, limited: int, differs: int, equal: bool, code: int
+) -> None:
+    more = _OTHERWISE.format(limited=limited, differs=differs)
+    command = report(jobs, dict.fromkeys(NODES, "idle"))
+    given = arguments(jobs, "--command", command, "--for", "4s")[len(SCRIPT) :]
+    done = result_of([*signalled([], more=more), *given])
+    assert done.returncode == code, done.stderr
+    found, steps = shadow_of(jobs), jobs.parent / "shadow" / "run" / "steps.parquet"
+    at = None if limited > 3 else str(pd.read_parquet(steps)["time"].iloc[3])
+    assert (found["equal"], found["until"]) == (equal, at)
+    assert (at is None) != ("came at a time limit: from there on" in done.stderr)
+    assert equal != ("Different: the replay of the record" in done.stderr)
+
+
 def test_a_record_of_other_options_or_inputs_is_refused(jobs: Path) -> None:
     command = report(jobs, dict.fromkeys(NODES, "idle"))
     with watching(arguments(jobs, "--command", command)) as process:
         lines_until(process, 6)
         beside = result_of(arguments(jobs, "--command", command))
         assert beside.returncode == 2
-        assert "another watcher" in beside.stderr
+        assert "another replay is writing here" in beside.stderr
     other = result_of(arguments(jobs, "--command", command, "--max-jobs", "5"))
     assert other.returncode == 2
     assert "other options or inputs" in other.stderr
@@ -294,6 +381,18 @@ def test_what_looks_into_the_future_is_refused(
     assert run(arguments(jobs, "--command", "true", *more)[len(SCRIPT) :]) == 2
     assert message in capsys.readouterr().err
     assert not (jobs.parent / "shadow").exists()
+
+
+def test_no_jobs_no_nodes_and_jobs_that_cannot_be_read_are_said_at_once(
+    jobs: Path,
+) -> None:
+    nobody = result_of(arguments(jobs), stdin=subprocess.DEVNULL)
+    assert nobody.returncode == 2
+    assert "the first look, which names all nodes: no node" in nobody.stderr
+    jobs.unlink()
+    missing = result_of(arguments(jobs, "--command", "false", "--every", "0.1"))
+    assert missing.returncode == 2
+    assert str(jobs) in missing.stderr
 
 
 def test_no_jobs_and_jobs_larger_than_the_machine_are_refused(

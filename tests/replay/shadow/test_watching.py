@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from bft.models import InputError
+from bft.models import JobTable
 from bft.replay import Replay
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.running import NEVER
@@ -21,7 +23,7 @@ from bft.replay.policies.checking import World, make_world
 from bft.replay.policies.pollux import Pollux
 from bft.replay.policies.registry import BUILT_IN, policy_type
 from bft.replay.results.outcome_tables import write_outcome
-from bft.replay.shadow.watching import Record, Shadow, Watch
+from bft.replay.shadow import Record, Shadow, Watch
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, events_of
 
 QUICK = {"pollux": partial(Pollux, interval_s=300.0, population=10, generations=5)}
@@ -30,6 +32,7 @@ NONE = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64)
 
 @contextmanager
 def recorded(folder: Path) -> Iterator[Record]:
+    folder.mkdir(exist_ok=True)
     record = Record(folder)
     try:
         yield record
@@ -60,16 +63,17 @@ class Script:
         self.shadow: Shadow
         self.next_at = self.now
         self.idle = rng.random(len(trace.nodes)) < 0.7
+        self.at: set[int] = set()  # instants of the engine at which looks are drawn
 
     def over(self) -> bool:
         return False
 
     def newest(self, within_s: float) -> tuple[int, dict[str, bool], int]:
         rng, due = self.rng, self.shadow.due()
-        if self.now < due < self.next_at and rng.random() < 0.3:
-            self.next_at = due + int(
-                rng.integers(-1, 2)
-            )  # at the very instant, or 1 ns beside
+        if self.now < due < self.next_at and rng.random() < 0.5:
+            # At the very instant, or 1 ns beside.
+            self.next_at = due + int(rng.choice([-1, 0, 0, 1]))
+            self.at.add(due)
         waited = self.now + round(within_s * SECOND_NS)
         if self.next_at > waited:
             self.now = waited
@@ -79,18 +83,25 @@ class Script:
         self.next_at = self.now + round(gap * SECOND_NS)
         flips = rng.random(len(self.idle)) < rng.choice([0.0, 0.1, 0.5])
         self.idle = self.idle ^ flips
-        instant = self.now - round(float(rng.choice(self.late_s)) * SECOND_NS)
+        late_s = 0.0 if self.now in self.at else float(rng.choice(self.late_s))
+        instant = self.now - round(late_s * SECOND_NS)
         named = dict(zip(self.nodes, self.idle.tolist(), strict=True))
         oldest = instant - round(float(rng.choice(self.late_s)) * SECOND_NS)
         return instant, named, oldest
 
 
 def watched(
-    name: str, seed: int, folder: Path
+    name: str, seed: int, folder: Path, drawn: Counter[str]
 ) -> tuple[Outcome, NodeTrace, list[dict[str, Any]], World]:
-    """The outcome of a watch that is killed and started again, its recorded trace, and what it told."""
+    """The outcome of a watch that is killed and started again, its recorded trace, and what it told.
+
+    What was drawn is counted.
+    """
     rng = np.random.default_rng(seed)
     world = make_world(seed)
+    # So little work that many jobs finish meanwhile.
+    small = (replace(job, pmax=job.pmax / 8) for job in world.jobs)
+    world = replace(world, jobs=JobTable(tuple(small)))
     trace = replace(world.trace, **events_of(NONE, NONE), end=NEVER, node_units=None)
     every_s = float(rng.choice([60.0, 300.0]))
     script = Script(rng, world, every_s)
@@ -103,6 +114,7 @@ def watched(
                 "units_per_node": trace.units_per_node,
             }
         )
+    stop_at = until - int(rng.choice([-1, 0, 600])) * SECOND_NS
     told: list[dict[str, Any]] = []
     while True:
         record = Record(folder)
@@ -133,12 +145,22 @@ def watched(
             lambda: script.now,
         )
         try:
-            outcome = loop.run(lambda: bool(rng.random() < 0.005))
+            outcome = loop.run(lambda: script.now >= stop_at)
         except Killed:
+            drawn["kill"] += 1
             os.close(record.file)
             script.now += int(rng.choice([0, 1, 10, 1000])) * SECOND_NS
             continue
         made = record.trace(shadow.replay.trace.end)
+        heard = (line for line in record.lines() if isinstance(line, list))
+        script.at &= {instant for instant, *changes in heard if changes}
+        finishes = {int(done.finish_ns or 0) for done in outcome.records}
+        submits = {job.tsub_ns for job in world.jobs.jobs}
+        own = script.at - finishes - submits
+        drawn.update({
+            "late": shadow.late, "settles": settle_s > 0, "stopped": made.end < until,
+            "finish": len(script.at & finishes), "submit": len(script.at & submits), "timer": len(own),
+        })  # fmt: skip
         os.close(record.file)
         return replace(outcome, trace=made), made, told, world
 
@@ -169,18 +191,35 @@ def holders_at(outcome: Outcome, world: World, instant: int) -> dict[str, list[s
     }
 
 
+def hasten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No power is lost here, and nobody presses Ctrl-C while nothing happens."""
+    monkeypatch.setattr("os.fsync", lambda descriptor: None)
+    monkeypatch.setattr("bft.replay.shadow.STOPS_WITHIN_S", 1e9)
+
+
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("name", [name for name in BUILT_IN if name != "schedule"])
 def test_what_a_watch_decides_is_what_its_record_replays_to(
     name: str, seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("os.fsync", lambda descriptor: None)  # no power is lost here
-    live, trace, told, world = watched(name, seed, tmp_path / "shadow")
+    hasten(monkeypatch)
+    live, trace, told, world = watched(name, seed, tmp_path / "shadow", Counter())
     offline = replay_of(world, name, trace).run()
     assert bytes_of(tmp_path / "live", live) == bytes_of(tmp_path / "offline", offline)
     for line in told:
         if line["time_ns"] < offline.end_ns:
             assert line["hold"] == holders_at(offline, world, line["time_ns"]), line
+
+
+def test_what_is_drawn_there_has_all_that_could_go_wrong(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hasten(monkeypatch)
+    drawn: Counter[str] = Counter()
+    for name in ("equal-share", "tiresias-l"):
+        for seed in range(4):
+            watched(name, seed, tmp_path / f"{name}-{seed}", drawn)
+    assert min(drawn.values()) > 0, drawn
 
 
 # --- by hand: the rules of order --------------------------------------------------------------------------------------
@@ -287,13 +326,32 @@ def test_looks_that_waited_while_it_decided_keep_the_nodes(tmp_path: Path) -> No
         assert not all(line["idle"] for line in told)
 
 
-def test_a_torn_last_line_is_dropped_and_two_watchers_are_refused(
-    tmp_path: Path,
+def test_after_all_jobs_are_done_memory_stays_flat(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    hasten(monkeypatch)
+    with recorded(tmp_path) as record:
+        shadow = shadow_on(WORLD, record, [])
+        shadow.hear(START + 5, EVERY_NODE)
+        shadow.passed(NEVER - 1)
+        assert shadow.due() == NEVER  # all jobs are done
+        after = shadow.promised
+        used = []
+        for number in range(4000):
+            if number % 2000 == 1000:
+                tracemalloc.start()
+            shadow.hear(after + number, EVERY_NODE - {number % 2})
+            if number % 2000 == 1999:
+                used.append(tracemalloc.get_traced_memory()[0])
+                tracemalloc.stop()
+        assert (
+            max(used) < 10_000
+        )  # of 1,000 events; none would be smaller than its instant
+
+
+def test_a_torn_last_line_is_dropped(tmp_path: Path) -> None:
     with recorded(tmp_path) as record:
         record.write([1, [], [0]])
-        with pytest.raises(InputError, match="another watcher"):
-            Record(tmp_path)
     with record.path.open("ab") as file:
         file.write(b"[2, [0]")
     with recorded(tmp_path) as record:

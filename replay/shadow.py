@@ -1,21 +1,26 @@
-"""A watch: what is heard and the time that passes drive the engine, in the order of an offline replay of the record.
+"""Shadow mode: the same decisions while time passes, beside a real scheduler, touching nothing (docs/shadow.md).
 
-Three rules make its decisions those of such a replay. Promise: what is handled up to an instant promises that nothing
-is heard any more of instants up to it. Look anew: the engine looks for its next instant again when a further event is
-there. The end of the trace lies after the last instant that was handled.
+What is heard and the time that passes drive the engine, in the order of an offline replay of the record. Three rules
+make its decisions those of such a replay. Promise: what is handled up to an instant promises that nothing is heard any
+more of instants up to it. Look anew: the engine looks for its next instant again when a further event is there. The end
+of the trace lies after the last instant that was handled.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
+import shlex
+import subprocess
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -25,49 +30,200 @@ from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.running import NEVER
 from bft.replay.inputs.files import Files
+from bft.replay.inputs.jobs import jobs_of
 from bft.replay.inputs.load import load
 from bft.replay.inputs.notes import Watcher
 from bft.replay.inputs.shaping import LAST_NS, max_idle, needed
+from bft.replay.logs.formats.nodes import read_snapshots
+from bft.replay.logs.hosts import expand
+from bft.replay.logs.lines import Lines
+from bft.replay.logs.records import Account, Log, Settings
 from bft.replay.logs.states import MOST_PERIODS
+from bft.replay.logs.times import NONE, Clock
 from bft.replay.options.options import Options
 from bft.replay.results.outcome_tables import write_outcome, write_returns
 from bft.replay.results.run_directory import STEPS
 from bft.replay.run import execute, online
-from bft.replay.shadow.states import Look, Looks
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, always_idle, events_of
+from bft.replay.trace.node_trace import (
+    SECOND_NS,
+    NodeTrace,
+    always_idle,
+    from_changes,
+)
 from bft.replay.trace.trace_files import write_trace
 
 # Files of a watch, beside its record.
 TRACE, RUN, COMPARISON = "trace.parquet", "run", "shadow.json"
 # How long a wish to stop may go unheard, seconds.
 STOPS_WITHIN_S = 0.5
+# What comes within this time is one look, seconds.
+GATHERED_S = 0.02
+_IDLE = {"1": True, "true": True, "idle": True, "0": False, "false": False, "busy": False}  # fmt: skip
+# Where a node is met twice, as with several partitions, the later of these counts.
+_GRAVITY = ("idle", "busy", "unavailable")
+# What is known of nodes from an instant on (UTC ns): whether each is idle; and the instant of the oldest look in it.
+Look: TypeAlias = tuple[int, dict[str, bool], int]
+
+
+@dataclass
+class Looks:
+    """Looks at the nodes, put by a thread; those that wait are one: the newest state of each node counts.
+
+    Parameters
+    ----------
+    note
+        Is told why a look is none.
+
+    Attributes
+    ----------
+    waiting
+        Those that wait.
+    missed
+        How many looks were none: the command failed, took too long, or knew the state of no node.
+    ended
+        Whether none will be put any more.
+    """
+
+    note: Callable[[str], None]
+    waiting: SimpleQueue[tuple[int, dict[str, bool]]] = field(
+        default_factory=SimpleQueue
+    )
+    missed: int = 0
+    ended: bool = False
+
+    def miss(self, why: str) -> None:
+        """Take notice of a look that is none."""
+        self.missed += 1
+        self.note(f"{why}; this look is left out")
+
+    def over(self) -> bool:
+        """Whether none will come any more."""
+        return self.ended and self.waiting.empty()
+
+    def newest(self, within_s: float) -> Look:
+        """Wait for a look so many seconds; it names no node when none came."""
+        instant, idle, oldest = 0, dict[str, bool](), 0
+        with suppress(Empty):
+            while True:
+                instant, states = self.waiting.get(timeout=within_s)
+                oldest = oldest or instant
+                idle.update(states)
+                within_s = GATHERED_S
+        return instant, idle, oldest
+
+
+def run_commands(
+    looks: Looks,
+    states: str,
+    every_s: float,
+    holders: str | None,
+    own: str | None,
+    count_as: str,
+) -> None:
+    """Look once a period, for ever.
+
+    Parameters
+    ----------
+    looks
+        Where looks go.
+    states
+        A command that prints the states of all nodes, as `ingest` reads snapshots.
+    every_s
+        The period. A command that takes 2.5 of them is ended.
+    holders, own
+        A command that prints a line for each running job, its nodes before other words such as user, partition and
+        name; and the word of those jobs whose nodes count as idle.
+    count_as
+        What words for states count as, as for `ingest`.
+    """
+    known: dict[str, bool] = {}
+    while True:
+        began = time.monotonic()
+        try:
+            found = _states(_printed(states, every_s), states, count_as)
+            if not {"idle", "busy"}.intersection(found.values()):
+                # So does a controller that restarts.
+                raise InputError(f"{states}: no node is known to be idle or busy")
+            ours = _ours(_printed(holders, every_s), own) if holders else set()
+            known = dict.fromkeys(known, False) | {
+                node: state == "idle" or (state == "busy" and node in ours)
+                for node, state in found.items()
+            }
+            looks.waiting.put((time.time_ns(), known))
+        except (OSError, ValueError, subprocess.SubprocessError) as error:
+            looks.miss(f"{error} {getattr(error, 'stderr', '') or ''}".rstrip())
+        time.sleep(max(0.0, began + every_s - time.monotonic()))
+
+
+def _ours(text: str, own: str | None) -> set[str]:
+    # Nodes on which jobs with this word run, and no others.
+    ours: set[str] = set()
+    others: set[str] = set()
+    for line in filter(str.strip, text.splitlines()):
+        nodes, *words = line.replace("|", " ").split()
+        (ours if own in words else others).update(expand(nodes))
+    return ours - others
+
+
+def _states(text: str, name: str, count_as: str) -> dict[str, str]:
+    stamped = f"{int(time.time())}\n{text}"  # as in a file of snapshots
+    lines = Lines(iter([stamped.encode("utf-8", "surrogateescape")]))
+    log = Log(name, lines, Settings(count_as=count_as), Clock("UTC"), Account())
+    found: dict[str, str] = {}
+    for row in read_snapshots(log):
+        if isinstance(row, dict) and row["kind"] == "seen":
+            for node in expand(row["hosts"]):
+                found[node] = max(
+                    found.get(node, "idle"), row["state"], key=_GRAVITY.index
+                )
+    return found
+
+
+def _printed(command: str, every_s: float) -> str:
+    return subprocess.run(  # noqa: S603 - what the user states, without a shell
+        shlex.split(command),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        errors="surrogateescape",
+        timeout=MOST_PERIODS * every_s,
+        start_new_session=True,  # a terminal's Ctrl-C does not reach it
+        check=True,
+    ).stdout
+
+
+def read_lines(looks: Looks) -> None:
+    """Read changes of states from standard input, lines `time,node,idle`, until it ends."""
+    time_of, rest = lru_cache(Clock("UTC").time), b""
+    # As they are there: lines one at a time, of 10,000 nodes, would wake the decisions so often.
+    while block := os.read(0, 1 << 20):
+        whole, _, rest = (rest + block).rpartition(b"\n")
+        found: dict[int, dict[str, bool]] = {}
+        for line in whole.decode("utf-8", "replace").split("\n"):
+            stamp, _, change = line.strip().partition(",")
+            node, _, word = change.rpartition(",")
+            instant, idle = time_of(stamp), _IDLE.get(word.lower())
+            if instant != NONE and node and idle is not None:
+                found.setdefault(instant, {})[node] = idle
+            elif line.strip() and stamp != "time":
+                looks.miss(
+                    f"standard input: expected time,node,idle, not {line[:80]!r}"
+                )
+        for look in found.items():
+            looks.waiting.put(look)
+    looks.ended = True
 
 
 class Record:
-    """A log on disk, which no other process has open; the engine sees no line before it is there.
+    """A log on disk; the engine sees no line before it is there.
 
     Its first line is the header, what is watched and how. After it come `[instant, left, joined]`, what was heard
     (positions of nodes that are taken and that turn idle from then on), and `[instant]`, a promise.
-
-    Raises
-    ------
-    InputError
-        When it cannot be written, as on a full disk, or another watcher has it open.
     """
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "record.jsonl"
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            self.file = os.open(
-                self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666
-            )
-            fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise InputError(
-                f"cannot write here, or another watcher does: {error.strerror}; choose another --out",
-                file=folder,
-            ) from error
+        self.file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
 
     def lines(self) -> Iterator[Any]:
         """Return what is written so far; a torn last line, of a watcher that was killed, is dropped."""
@@ -77,7 +233,13 @@ class Record:
         return map(json.loads, text[:end].splitlines())
 
     def write(self, line: Any) -> None:
-        """Write a line so that it outlives a loss of power."""
+        """Write a line so that it outlives a loss of power.
+
+        Raises
+        ------
+        InputError
+            When it cannot be written, as on a full disk.
+        """
         text = json.dumps(line).encode() + b"\n"
         try:
             while text:
@@ -92,20 +254,18 @@ class Record:
     def trace(self, end: int) -> NodeTrace:
         """Return the node trace of all that was heard, until `end` (UTC ns)."""
         header, *lines = self.lines()
-        heard = [line for line in lines if len(line) > 1]
-        left, joined = (
-            (
-                np.array([node for line in heard for node in line[which]], np.int32),
-                np.repeat(
-                    np.array([line[0] for line in heard], np.int64),
-                    [len(line[which]) for line in heard],
-                ),
-            )
-            for which in (1, 2)
-        )
-        return NodeTrace(
-            tuple(header["nodes"]),
-            **events_of(joined, left),
+        rows = [
+            (instant, node, idle)
+            for instant, *changes in lines
+            for idle, nodes in enumerate(changes)  # those that left, and that joined
+            for node in nodes
+        ]
+        times, node, idle = np.array(rows, dtype=np.int64).reshape(-1, 3).T
+        return from_changes(
+            header["nodes"],
+            times,
+            node.astype(np.int32),
+            idle.astype(bool),
             start=header["start"],
             end=end,
             source="watched",
@@ -119,7 +279,7 @@ class Shadow:
     Parameters
     ----------
     replay
-        The engine, on a trace that has no events and ends `NEVER`.
+        The engine, on a trace that has no events of its own, and an end that nobody lives to see.
     write
         Writes a line of the record.
 
@@ -155,7 +315,7 @@ class Shadow:
         """Time has come to an instant, inclusive."""
         while (due := self.due()) <= instant:
             self._write([due])
-            self._step(due)
+            self._take(due)
 
     def hear(self, instant: int, idle: Set[int]) -> None:
         """Take the nodes that are idle from an instant on; what comes late counts from when it came."""
@@ -165,15 +325,12 @@ class Shadow:
         self.passed(instant - 1)
         left, joined = sorted(self.idle - idle), sorted(idle - self.idle)
         self._write([instant, left, joined])
-        self._change(instant, left, joined)
+        self._take(instant, left, joined)
 
     def again(self, lines: Iterable[Sequence[Any]]) -> None:
         """Come to where the lines of a record end."""
-        for instant, *changes in lines:
-            if changes:
-                self._change(instant, *changes)
-            else:
-                self._step(instant)
+        for line in lines:
+            self._take(*line)
 
     def stop(self, instant: int) -> Outcome:
         """End the trace at an instant, or right after what was handled; its outcome lacks the trace's events."""
@@ -182,16 +339,16 @@ class Shadow:
         self.replay.trace = replace(self.replay.trace, end=instant)
         return self.replay.run()
 
-    def _change(self, instant: int, left: list[int], joined: list[int]) -> None:
-        self.idle = self.idle.difference(left).union(joined)
-        self.promised = self.heard_at = instant
-        if (left or joined) and self.replay.peek() is not None:
-            self.replay.hear(instant, left, joined)
-        if self.due() == instant:
-            self._step(instant)
-
-    def _step(self, instant: int) -> None:
+    def _take(self, instant: int, *changes: list[int]) -> None:
+        # What a line of the record says: a promise, or which nodes left and joined.
         self.promised = instant
+        if changes:
+            left, joined = changes
+            self.heard_at, self.idle = instant, self.idle.difference(left).union(joined)
+            if (left or joined) and self.replay.peek() is not None:
+                self.replay.hear(instant, left, joined)
+        if self.due() > instant:
+            return
         before, decisions = self._held, self.replay.ledger.decisions
         self.replay.step()
         self._held = self.replay.holders()
@@ -231,6 +388,8 @@ def begin(
     InputError
         When a job needs more than the machine, or the record is of other options or jobs.
     """
+    files = Files()
+    jobs_of(options, None, Watcher(), files)  # whose faults are told at once
     lines, first = record.lines(), (0, dict[str, bool](), 0)
     written = machine = next(lines, None)
     if machine is None:
@@ -248,11 +407,15 @@ def begin(
         LAST_NS,
         units_per_node=machine["units_per_node"],
     )
-    whole = replace(whole, nodes=tuple(machine["nodes"]), source="watched")
-    inputs = load(options, Watcher(), Files({"node_trace": whole}))
-    pool, rigid = inputs.pools[0], options.traits.rigid
+    files.held["node_trace"] = replace(
+        whole,
+        nodes=tuple(machine["nodes"]),
+        source="the first look, which names all nodes",
+    )
+    inputs = load(options, Watcher(), files)
+    trace, rigid = inputs.pools[0].trace, options.traits.rigid
     for job in inputs.jobs:
-        if needed(job, rigid=rigid) > max_idle(pool.trace):
+        if needed(job, rigid=rigid) > max_idle(trace):
             raise InputError("it needs more units than the machine has", job=job.name)
     header = {
         "format": "bft-replay shadow",
@@ -275,10 +438,8 @@ def begin(
     unseen = online(options, inputs, record.path.parent)
     while not unseen.ledger.decisions and unseen.peek() is not None:
         unseen.step()
-    nothing = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int64)
-    trace = replace(pool.trace, **events_of(nothing, nothing), end=NEVER)
-    inputs = replace(inputs, pools=(replace(pool, trace=trace),))
     replay = online(options, inputs, record.path.parent)
+    replay.hear(NEVER, [], [])  # in the place of what it was loaded with
     shadow = Shadow(replay, record.write)
     shadow.again(lines)
     return header, shadow, first
@@ -299,6 +460,11 @@ class Watch:
         When the watch ends (UTC ns).
     now
         The clock, UTC ns.
+
+    Attributes
+    ----------
+    unknown
+        Names of nodes that the first look lacked: they are left out.
     """
 
     def __init__(
@@ -314,6 +480,7 @@ class Watch:
         self._position = {
             node: position for position, node in enumerate(shadow.replay.trace.nodes)
         }
+        self.unknown: set[str] = set()
         # Since when nodes look idle, by position: those of a record that goes on have settled.
         self._since = dict.fromkeys(shadow.idle, 0)
         self._settle_ns = round(settle_s * SECOND_NS)
@@ -342,12 +509,17 @@ class Watch:
         if look[2] <= self._lost:
             self._lost = NEVER  # looks came while it decided
         self._pass(instant - 1)
-        for node, idle in look[1].items():
-            position = self._position.get(node)
-            if idle and position is not None:
-                self._since.setdefault(position, instant)
-            elif position is not None:
-                self._since.pop(position, None)
+        new = look[1].keys() - self._position.keys() - self.unknown
+        if new:
+            self.unknown |= new
+            self.looks.note(
+                f"nodes that the first look did not name are left out: {len(new)} (first: {min(new)})"
+            )
+        for node in look[1].keys() & self._position.keys():
+            if look[1][node]:
+                self._since.setdefault(self._position[node], instant)
+            else:
+                self._since.pop(self._position[node], None)
         self._lost = instant + self._patience_ns if self._patience_ns else NEVER
         self._hear(instant)
 
