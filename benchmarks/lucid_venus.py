@@ -102,19 +102,14 @@ def prepare(lucid: Path, folder: Path, vcs: Sequence[str] = ()) -> None:
     columns = ["model_a", "model_b", "xi_a", "xi_b", "batch_a", "batch_b"]
     pairs = [[getattr(row, column) for column in columns] for row in measured]
     pd.DataFrame(pairs, columns=columns).to_csv(folder / "xi.csv", index=False)
-    names = {
-        "pred_gpu_job": "jobs",
-        "pred_gpu_num": "units",
-        "submit_gpu_job": "jobs",
-        "submit_gpu_num": "units",
-    }
-    for source, target in (
-        ("Venus_throughput_pred", "forecast"),
-        ("cluster_throughput", "submissions"),
+    for source, target, kind in (
+        ("Venus_throughput_pred", "forecast", "pred"),
+        ("cluster_throughput", "submissions", "submit"),
     ):
-        counts = pd.read_csv(lucid / f"{source}.csv.gz").rename(columns=names)
-        columns = ["time", "jobs", "units"]
-        counts[columns].to_csv(folder / f"{target}.csv", index=False)
+        counts = pd.read_csv(lucid / f"{source}.csv.gz")
+        counts = counts[["time", f"{kind}_gpu_job", f"{kind}_gpu_num"]]
+        counts.columns = ["time", "jobs", "units"]
+        counts.to_csv(folder / f"{target}.csv", index=False)
 
     ours = LUCID.format(folder=folder, memory=UNIT_MEMORY_GIB)
     (folder / "policies.toml").write_text(POLICIES.format(folder=folder, lucid=ours))
