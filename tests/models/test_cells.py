@@ -39,10 +39,9 @@ from bft.models import (
 )
 from bft.models.cells import Rows, read_number
 from bft.models.learned.duration import split_in_time
-from bft.models.learned.packing import PackingAnalyser, sharing_scores
+from bft.models.learned.packing import sharing_scores
 from bft.models.measure.xi_measurements import merged
 from bft.models.workloads.jobs_pollux import read_pollux_jobs
-from bft.replay.cli.main import run
 from bft.replay.policies.lucid.submissions import read_forecast_table
 from bft.replay.policies.tiresias import read_samples
 from bft.replay.pools import cluster_pools
@@ -757,18 +756,6 @@ def test_columns_of_one_name_are_refused() -> None:
     )
 
 
-def test_profiles_are_refused_before_anything_is_learnt() -> None:
-    profiles = pd.DataFrame(
-        {"gpu_util": [1, "4_0"], "gmem_util": 1, "gmem": 1, "amp": 0, "label": 0}
-    )
-    refused(
-        r"^p.csv, row 2, column gpu_util: expected a finite number >= 0, not '4_0'",
-        PackingAnalyser.train,
-        profiles,
-        source="p.csv",
-    )
-
-
 # --- tables of spreadsheets -------------------------------------------------------------------------------------------
 
 SHEET = "model_a;model_b;xi_a;xi_b\nbert;vgg;1,5;2,25\n"
@@ -803,33 +790,24 @@ def test_tables_of_spreadsheets_are_read(text: str, tmp_path: Path) -> None:
     ("command", "table", "message"),
     [
         (
-            ["xi", "show"],
+            "xi show",
             "model_a,model_b,xi_a,xi_b\na,b,4_0,1\n",
             "row 1, column xi_a: expected a finite number > 0, not '4_0'",
         ),
         (
-            ["jobs", "fit"],
+            "jobs fit",
             "model,units,throughput\na,1,True\na,2,1\n",
             "row 1, column throughput: expected a finite number > 0, not 'True'",
         ),
         (
-            ["convert"],
+            "convert -o out.csv",
             'name,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os\na,1,4,"1,5",2021-02-10,1,1,"[0, 4]","[0, 4]","[0, 4]"\n',
             "row 1, column Pmax, job a: expected a finite number, not '1,5' (a decimal comma?",
         ),
     ],
 )
 def test_the_command_line_names_the_cell(
-    command: list[str],
-    table: str,
-    message: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    command: str, table: str, message: str, here: Path, told: Callable[..., str]
 ) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text(table)
-    further = ["-o", str(tmp_path / "out.csv")] if command == ["convert"] else []
-    assert run([*command, str(path), *further]) == 2
-    out, err = capsys.readouterr()
-    assert f"{path}, {message}" in err.replace("\n", " ")
-    assert not out
+    Path("t.csv").write_text(table)
+    assert told(f"{command} t.csv", f"t.csv, {message}", code=2).startswith("Error")

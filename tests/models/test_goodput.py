@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import astuple, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,17 +95,42 @@ def test_tiny_times_do_not_underflow(gamma: float) -> None:
     assert p.step_time(1, 2, 1) == pytest.approx(1e-40 * 2 ** (1 / gamma))
 
 
+SEEN = Observations(*np.array([[1, 1], [1, 2], [8, 8], [1, 1], [1, 0.5]], dtype=float))
+MEASURED = Throughputs("m", np.array([1.0, 2.0]), np.array([10.0, 19.0]))
+
+
 @pytest.mark.parametrize(
-    "change",
+    ("good", "wrong", "message"),
     [
-        {"alpha_c": -1},
-        {"gamma": 0.5},
-        {"beta_n": math.nan},
-        {"alpha_c": 0, "beta_c": 0},
+        (TRUTH, {"alpha_c": -1}, "alpha_c"),
+        (TRUTH, {"gamma": 0.5}, "gamma"),
+        (TRUTH, {"beta_n": math.nan}, "beta_n"),
+        (TRUTH, {"alpha_c": 0, "beta_c": 0}, "alpha_c"),
+        (LIMITS, {"atomic_min": 0}, "atomic_min"),
+        (LIMITS, {"atomic_min": 65}, "atomic_min"),
+        (LIMITS, {"most": 63}, "most"),
+        (LIMITS, {"atomic_max": 8}, "atomic_min"),
+        (SEEN, {"step_s": [1.0, -1.0]}, "step_s: expected numbers > 0, but entry 2 is -1.0"),
+        (SEEN, {"nodes": [1.0, 3.0]}, "but entry 2 has 2 replicas on 3 nodes"),
+        (SEEN, {"atomic": [1.0]}, "atomic: expected 2 values"),
+        (SEEN, {"gradient_s": [math.nan, 1]}, "gradient_s: expected numbers > 0, but entry 1 is nan"),
+        (MEASURED, {"units": [1.0, 1.5]}, "units: expected whole numbers"),
+        (MEASURED, {"units": [1.0, -1.0]}, "units: expected numbers > 0, but entry 2 is -1.0"),
+        (MEASURED, {"throughput": [0.0, 1.0]}, "throughput: expected numbers > 0, but entry 1"),
+        (MEASURED, {"throughput": [1.0, math.nan]}, "expected numbers > 0, but entry 2 is nan"),
+        (MEASURED, {"throughput": [1.0]}, "throughput: expected 2 values"),
+        *((OnlineCurve(), dict(zip(("units", "rate", "seconds"), each, strict=True)), "expected units >= 1")
+          for each in ((0, 1, 1), (1, -1, 1), (1, 1, -1), (1, math.nan, 1), (1, 1, math.inf))),
     ],
-)
-def test_impossible_parameters_are_refused(change: dict[str, float]) -> None:
-    refused(next(iter(change)), replace, TRUTH, **change, error=ValueError)
+)  # fmt: skip
+def test_impossible_values_are_refused(
+    good: Any, wrong: dict[str, Any], message: str
+) -> None:
+    if isinstance(good, OnlineCurve):
+        refused(message, good.observe, *wrong.values(), error=ValueError)
+        return
+    change = {name: np.array(value) if isinstance(value, list) else value for name, value in wrong.items()}  # fmt: skip
+    refused(message, replace, good, **change, error=ValueError)
 
 
 # --- fits -------------------------------------------------------------------------------------------------------------
@@ -191,36 +217,6 @@ def test_what_was_not_observed_is_hoped_for() -> None:
     assert (across.alpha_r, across.beta_r, across.beta_n) == (1e-8, 1e-8, 1e-8)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"step_s": [1.0, -1.0]}, "step_s: expected numbers > 0, but entry 2 is -1.0"),
-        ({"nodes": [1.0, 3.0]}, "but entry 2 has 2 replicas on 3 nodes"),
-        ({"atomic": [1.0]}, "atomic: expected 2 values"),
-        (
-            {"gradient_s": [math.nan, 1]},
-            "gradient_s: expected numbers > 0, but entry 1 is nan",
-        ),
-    ],
-)
-def test_bad_observations_are_reported(
-    change: dict[str, list[float]], message: str
-) -> None:
-    good = {
-        "nodes": [1.0, 1.0],
-        "replicas": [1.0, 2.0],
-        "atomic": [8.0, 8.0],
-        "step_s": [1.0, 1.0],
-        "gradient_s": [1.0, 0.5],
-    }
-    refused(
-        message,
-        Observations,
-        **{name: np.array(values) for name, values in {**good, **change}.items()},
-        error=ValueError,
-    )
-
-
 # --- goodput ----------------------------------------------------------------------------------------------------------
 
 limits = st.tuples(
@@ -295,12 +291,6 @@ def test_noise_scales_and_gains_at_their_ends() -> None:
     assert noise_scale(0.0, 6.0, 64) == noise_scale(-1e-9, 6.0, 64) == math.inf
     assert Goodput(TRUTH, math.inf, LIMITS).efficiency([64, 4096]).tolist() == [1, 1]
     refused("pgns", Goodput, TRUTH, math.nan, LIMITS, error=ValueError)
-
-
-@pytest.mark.parametrize(("change", "name"), [({"atomic_min": 0}, "atomic_min"), ({"atomic_min": 65}, "atomic_min"),
-                                              ({"most": 63}, "most"), ({"atomic_max": 8}, "atomic_min")])  # fmt: skip
-def test_impossible_limits_are_refused(change: dict[str, int], name: str) -> None:
-    refused(name, replace, LIMITS, **change, error=ValueError)
 
 
 def test_a_single_replica_beyond_the_first_batch_accumulates() -> None:
@@ -537,29 +527,6 @@ def test_the_peak_is_the_largest_of_the_best_sizes() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"units": [1.0, 1.5]}, "units: expected whole numbers"),
-        ({"units": [1.0, -1.0]}, "units: expected numbers > 0, but entry 2 is -1.0"),
-        ({"throughput": [0.0, 1.0]}, "throughput: expected numbers > 0, but entry 1"),
-        ({"throughput": [1.0, np.nan]}, "expected numbers > 0, but entry 2 is nan"),
-        ({"throughput": [1.0]}, "throughput: expected 2 values"),
-    ],
-)
-def test_measurements_check_themselves(
-    change: dict[str, list[float]], message: str
-) -> None:
-    given = {"units": [1.0, 2.0], "throughput": [10.0, 19.0]} | change
-    refused(
-        message,
-        Throughputs,
-        "m",
-        **{name: np.array(values) for name, values in given.items()},
-        error=ValueError,
-    )
-
-
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
@@ -631,11 +598,3 @@ def test_longer_observations_count_more() -> None:
     online.observe(2, 1e9, 0)
     assert online.rate(2) == 12.5
     assert online.sizes == [2]
-
-
-@pytest.mark.parametrize(
-    "bad",
-    [(0, 1, 1), (1, -1, 1), (1, 1, -1), (1, float("nan"), 1), (1, 1, float("inf"))],
-)
-def test_bad_observations_are_refused(bad: tuple[int, float, float]) -> None:
-    refused("expected units >= 1", OnlineCurve().observe, *bad, error=ValueError)

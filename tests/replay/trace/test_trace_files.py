@@ -249,29 +249,6 @@ def test_idle_may_be_stated_in_several_ways(tmp_path: Path, words: str) -> None:
 
 
 # The rows of a file, what takes the place of one, and the column that is named then.
-NATIVE = f"time,node,idle\n{at(0)},a,1\n{at(1)},b,0\n{at(2)},b,1\n{at(3)},a,0\n"
-MATRIX = f"time,a,b,c\n{at(0)},1,0,1\n{at(1)},1,0,1\n{at(2)},1,0,1\n{at(3)},1,0,1\n"
-DAYS = "soon now today 2021-02-30T00:00:00Z 9999-01-01T00:00:00Z 1066-10-14T00:00:00Z 1612915200"
-BAD = [
-    *((NATIVE, f"{day},a,1", "time") for day in ("", *DAYS.split())),
-    (NATIVE, f"{at(2)},,1", "node"),
-    *((NATIVE, f"{at(2)},a,{cell}", "idle") for cell in ("2", "-1", "", "0.5", "busy", "nan")),
-    *((MATRIX, f"{{}},1,{cell},1", "b") for cell in ("2", "-1", "", "0.5", "idle", "nan", "inf")),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("row", [1, 3, 4])
-@pytest.mark.parametrize(("text", "line", "column"), BAD)
-def test_an_invalid_cell_is_named(
-    tmp_path: Path, row: int, text: str, line: str, column: str
-) -> None:
-    path = tmp_path / "t.csv"
-    lines = text.splitlines()
-    lines[row] = line.format(at(row - 1))
-    error = complaint(path, "\n".join(lines), sort=True)
-    assert (error.file, error.row, error.column) == (str(path), row, column)
-    assert str(error).startswith(f"{path}, row {row}, column {column}: ")
-    assert "np." not in str(error)
 
 
 def test_the_row_of_an_invalid_cell_counts_skipped_and_sorted_rows() -> None:
