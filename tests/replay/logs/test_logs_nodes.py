@@ -15,7 +15,7 @@ from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from log_cases import FOLDER
-from synthetic_logs_more import BEGIN_S, damages, read_texts, survives
+from synthetic_logs import BEGIN_S, damages, read_texts, survives
 
 from bft.models import InputError
 from bft.replay.cli.main import run

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from refusals import refused
-from synthetic_logs_more import BEGIN_S, read_texts, taken
+from synthetic_logs import BEGIN_S, read_texts, taken
 
 from bft.replay.cli.main import run
 from bft.replay.logs import Ingested, format_names, log_format

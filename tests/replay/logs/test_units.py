@@ -17,8 +17,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from synthetic_logs import BEGIN_S, damages, read_texts, taken
 from synthetic_logs import stamp as moment
-from synthetic_logs_more import BEGIN_S, damages, read_texts, taken
 
 from bft.models import InputError
 from bft.replay.cli.main import run
