@@ -15,6 +15,7 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from log_cases import row
 from refusals import refused
 
 from bft.models import InputError
@@ -23,6 +24,7 @@ from bft.models.measure.training_log import StepTimes, read_log, read_step_times
 
 LOGS = Path(__file__).parents[1] / "data" / "training_logs"
 LINES = tomllib.loads((LOGS / "lines.toml").read_text("utf-8"))
+WHOLE = tomllib.loads((LOGS / "logs.toml").read_text("utf-8"))
 NO_TIMES = r"(?s)^tells no step times(| for certain\. In question:\n  line 1 .*) \(give one with --pattern"
 
 
@@ -86,42 +88,6 @@ def test_bad_patterns_are_reported(pattern: str, message: str) -> None:
     refused(re.escape(message), of, "took long", pattern)
 
 
-def test_what_a_pattern_may_hold() -> None:
-    """Intervals of many steps, thousands, and seconds since 1970."""
-    lines = [f"step {10 * k} took {5 + k % 2}.5 s" for k in range(9)]
-    found = of(lines, r"step (?P<step>\d+) took (?P<interval_s>[\d.]+)")
-    assert found.seconds.tolist() == pytest.approx([0.65, 0.55] * 4)
-    assert of("took 1,000.5", r"took (?P<seconds>\S+)").median_s == 1000.5
-    told = "row 1: expected a number in the group seconds, not '0,25'"
-    refused(told, of, "took 0,25", r"took (?P<seconds>\S+)")
-    lines = [f"{1_600_000_000 + 0.25 * k:.2f} s{k}" for k in range(5)]
-    found = of(lines, r"^(?P<time>[\d.]+) s(?P<step>\d+)")
-    assert found.median_s == pytest.approx(0.25)
-
-
-def test_rates_and_samples() -> None:
-    """The number before a rate is not taken for it; samples a step follow from both rates, or from the batch size."""
-    line = "10\timages/sec: 341.3 +/- 0.5 (jitter = 1.2)"
-    assert of(line, batch_size=64).median_s == pytest.approx(64 / 341.3)
-    found = of(["341 samples/s", "343 samples/s"])
-    assert (found.per, found.samples) == ("sample", 1.0)
-    assert found.rate == pytest.approx(342, rel=1e-4)
-    assert of("step 3: 512.0 samples/s, 4.0 it/s").samples == 128
-    assert of(["global batch size: 256", "step 3 step_time=2"]).samples is None
-    assert of("step 3 step_time=2 | global batch size: 256").rate == 128
-    with pytest.raises(ValueError, match="give the batch size"):
-        _ = of("step_time=2").rate
-
-
-def test_tokens_are_no_samples() -> None:
-    both = [f"step {k} tokens/s: 12,345 samples/s: 12.5" for k in range(5)]
-    assert of(both, batch_size=25).rate == 12.5
-    found = of([f"step {k} tokens/s: 12.5k" for k in range(5)], batch_size=25)
-    assert (found.per, found.samples) == ("token", 1.0)
-    assert found.rate == pytest.approx(12500)
-    assert "a sample here is a token" in found.notes[0]
-
-
 @given(
     st.lists(st.floats(1e-4, 1e4), min_size=1, max_size=50),
     st.sampled_from([0.5, 0.9, 0.99]),
@@ -145,20 +111,39 @@ def test_the_interval_covers_as_often_as_it_says() -> None:
     refused("confidence in", of("step_time=1").interval_s, 1.5, error=ValueError)
 
 
-def test_time_stamps_count_by_steps() -> None:
-    lines = [f"2021-02-10 20:21:{second:02d},500 step {second * 10} loss 1" for second in range(0, 60, 3)]  # fmt: skip
-    # Lines without a step are not steps.
-    noisy = [part for line in lines for part in (line, "2021-02-10 20:21:00,600 saving")]  # fmt: skip
-    for each in (lines, noisy):
-        assert of(each).seconds.tolist() == pytest.approx([0.1] * 19)
-    # Steps of 1.4 s in whole seconds: single differences are 1 or 2, and are added up until they tell a step.
+@pytest.mark.parametrize("case", WHOLE.values(), ids=WHOLE)
+def test_what_is_read_of_a_log(case: dict[str, Any]) -> None:
+    lines = [
+        row(line, k)
+        for first, last, *each in case["rows"]
+        for k in range(first, last)
+        for line in each
+    ]
+    by, options = [case["by"]] if "by" in case else [], case.get("options", {})
+    if "refused" in case:
+        refused(case["refused"], of, lines, *by, **options)
+        return
+    found = of(lines, *by, **options)
+    for name, value in case["told"].items():
+        read = getattr(found, name)
+        if name in ("used", "unused", "notes"):
+            assert value in str(read)
+        else:
+            expected = None if value == "none" else pytest.approx(value)
+            assert (read.tolist() if name == "seconds" else read) == expected
+
+
+def test_whole_seconds_are_added_up_until_they_tell_a_step() -> None:
+    """Steps of 1.4 s: single differences are 1 or 2."""
     times = [divmod(int(k * 1.4), 60) for k in range(400)]
     found = of([f"2021-02-10T20:{m:02d}:{s:02d}Z iter {k}" for k, (m, s) in enumerate(times)])  # fmt: skip
     assert found.median_s == pytest.approx(1.4, rel=0.05)
     assert "whole seconds" in found.notes[0]
-    # A counter that restarts gives no step.
-    found = of([f"2021-02-10 20:2{k // 5}:{k % 5:02d}.0 it {k % 5}" for k in range(10)])
-    assert (found.seconds.tolist(), found.ignored) == ([1.0] * 8, 1)
+
+
+def test_without_samples_of_a_step_there_is_no_rate() -> None:
+    with pytest.raises(ValueError, match="give the batch size"):
+        _ = of("step_time=2").rate
 
 
 def test_time_stamps_that_disagree_are_reported() -> None:
@@ -176,8 +161,6 @@ def test_warm_up_counts_steps_where_the_log_does_and_leaves_half_at_least() -> N
     found = read_step_times(durations(range(1, 5)))
     assert found.seconds.tolist() == [3.0, 4.0]
     assert found.notes == ("few records: 2 left out as warm-up, not 4",)
-    found = of(["0.0 s/it", "1.0 s/it", "0.0 it/s"])
-    assert (found.seconds.tolist(), found.ignored) == ([1.0], 2)
 
 
 def test_files_plain_and_compressed_and_bad_ones(tmp_path: Path) -> None:
@@ -194,38 +177,11 @@ def test_files_plain_and_compressed_and_bad_ones(tmp_path: Path) -> None:
         refused(f"^{re.escape(str(tmp_path / name))}", read_log, tmp_path / name)
 
 
-def test_a_preset_is_chosen_by_its_name() -> None:
-    lines = ["step 3 step_time=0.50 tokens/s: 256"] * 4 + ["8.0 it/s"] * 9
-    assert of(lines).used.startswith("4 with step-time (as line 1 ")
-    assert of(lines, "step-rate").seconds.tolist() == [0.125] * 9
-    assert of(lines, "tokens/sec").per == "token"
-    refused("tells no step times in the form keras", of, lines, "keras")
-
-
 @pytest.mark.parametrize("preset", FORMS, ids=lambda preset: preset.name)
 def test_the_example_of_each_preset_has_its_form_and_no_earlier_one(preset: Form) -> None:  # fmt: skip
     for example in preset.example.split("; "):
         lines = [example] * 3 if preset.name != "time-stamps" else stamped("step {k}")
         assert f"with {preset.name} (as line" in of(lines).used
-
-
-def test_evaluation_epochs_and_bars_are_distinguished_and_named() -> None:
-    lines = [f"train step {k} step_time=0.5 val_loss 2.3" for k in range(20)]
-    lines += [f"Validation: step {k} step_time=0.1" for k in range(30)]
-    lines += [f"sanity check step_time=0.1 {k}" for k in range(3)]
-    found = of([*lines, "epoch_time=10.5", "eval_step_time=0.1"])
-    assert found.seconds.tolist() == [0.5] * 20
-    first = "'train step 0 step_time=0.5 val_loss 2.3'"
-    assert found.used == f"20 with step-time (as line 1 {first})"
-    assert found.unused == ("30 with evaluation (line 21)",)
-    # Bars without a name differ by their ends.
-    train = [f" 4%|▌    | {k}/1000 [00:55<01:07,  8.00it/s]" for k in range(20)]
-    others = [f" 4%|▌    | {k}/63 [00:55<01:07, 80.00it/s]" for k in range(40)]
-    found = of([*train, *others])
-    assert found.seconds.tolist() == [0.125] * 20
-    assert found.unused == ("40 with bars to 63 (line 21)",)
-    refused(r"of training\? other bars go to 1,000", read_step_times, [*others, *train])
-    assert of([*others, *(f"Train:{line}" for line in train)]).median_s == 0.125
 
 
 @pytest.mark.parametrize(
