@@ -530,26 +530,22 @@ def test_the_peak_is_the_largest_of_the_best_sizes() -> None:
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def write(folder: Path, text: str) -> Path:
-    path = folder / "runs.csv"
-    path.write_text(text)
-    return path
-
-
-def test_tables_in_several_forms(tmp_path: Path) -> None:
-    a, b = read_throughputs(
-        write(tmp_path, "model,units,throughput\nb,1,10\na,4,30\nb,2,20\n")
-    )
-    assert (a.model, a.units.tolist(), a.throughput.tolist()) == ("b", [1, 2], [10, 20])
-    assert (b.model, b.units.tolist()) == ("a", [4])
-    (timed,) = read_throughputs(
-        write(tmp_path, "job,units,step_time,batch_size\nx,1,0.5,64\n")
-    )
-    assert (timed.model, timed.throughput.tolist()) == ("x", [128])
-    assert (
-        read_throughputs(write(tmp_path, "units,throughput\n1,10\n"))[0].model == "runs"
-    )
-    assert read_throughputs(tmp_path / "runs.csv", name="net")[0].model == "net"
+@pytest.mark.parametrize(
+    ("text", "name", "told"),
+    [
+        ("model,units,throughput\nb,1,10\na,4,30\nb,2,20\n", "", [("b", [1, 2], [10, 20]), ("a", [4], [30])]),
+        ("job,units,step_time,batch_size\nx,1,0.5,64\n", "", [("x", [1], [128])]),
+        ("units,throughput\n1,10\n", "", [("runs", [1], [10])]),
+        ("units,throughput\n1,10\n", "net", [("net", [1], [10])]),
+    ],
+)  # fmt: skip
+def test_tables_in_several_forms(
+    text: str, name: str, told: list[tuple[Any, ...]], tmp_path: Path
+) -> None:
+    (tmp_path / "runs.csv").write_text(text)
+    found = read_throughputs(tmp_path / "runs.csv", **{"name": name} if name else {})
+    read = [(each.model, each.units.tolist(), each.throughput.tolist()) for each in found]  # fmt: skip
+    assert read == told
 
 
 # --- learning while running -------------------------------------------------------------------------------------------
