@@ -21,6 +21,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from processes import SCRIPT, result_of
 from refusals import refused
 
 import bft
@@ -56,8 +57,7 @@ def watched(*args: str, limit_mib: int | None = None) -> tuple[int, str, int]:
         if limit_mib is not None:
             resource.setrlimit(resource.RLIMIT_AS, (limit_mib * MIB, limit_mib * MIB))
 
-    done = subprocess.run([sys.executable, "-c", WATCHED, *args], capture_output=True, text=True, check=False,
-                          preexec_fn=limited)  # fmt: skip
+    done = result_of([sys.executable, "-c", WATCHED, *args], preexec_fn=limited)
     told, _, peak = done.stderr.strip().rpartition("\n")
     return done.returncode, told, int(peak)
 
@@ -183,25 +183,11 @@ def test_a_limited_address_space_is_enough_for_a_replay(
     jobs.write_text(
         f"name,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os\na,{rest}\nb,{rest}\n"
     )
-    args = [
-        "replay",
-        "--cluster",
-        "2x4",
-        "--jobs",
-        str(jobs),
-        "--policy",
-        "milp",
-        "--backend",
-        "exact",
-    ]
-    code, told, _ = watched(*args, "--out", str(tmp_path / "out"), limit_mib=limit_mib)
+    line = f"replay --cluster 2x4 --jobs {jobs} --policy milp --backend exact --out {tmp_path}/out"
+    code, told, _ = watched(*line.split(), limit_mib=limit_mib)
     assert code == 0, told
-    assert (
-        json.loads((tmp_path / "out/summary.json").read_text())["metrics"][
-            "jobs_finished"
-        ]
-        == 2
-    )
+    summary = json.loads((tmp_path / "out/summary.json").read_text())
+    assert summary["metrics"]["jobs_finished"] == 2
 
 
 def test_an_address_space_that_is_too_small_is_refused() -> None:
@@ -231,9 +217,7 @@ def test_messages_are_short_and_do_not_act_on_a_terminal() -> None:
     "args", [["solve", "-"], ["ingest", "auto", "-", "-o", "t.parquet"]]
 )
 def test_a_closed_standard_input_is_reported(tmp_path: Path, args: list[str]) -> None:
-    command = [sys.executable, "-c", "from bft.replay.cli import main; main()", *args]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False,
-                          preexec_fn=lambda: os.close(0))  # fmt: skip
+    done = result_of([*SCRIPT, *args], cwd=tmp_path, preexec_fn=lambda: os.close(0))
     assert done.returncode == 2
     assert done.stderr == "Error: standard input: is closed\n"
 
@@ -246,18 +230,8 @@ def test_a_replay_runs_with_all_its_streams_closed(tmp_path: Path) -> None:
     posed = {"units": 4, "Tfwd": 120, "jobs": [{"name": "a", "Jmin": 1, "Jmax": 4, "Ns": [0, 4], "Os": [0, 4],
                                                 "Tcup": 1, "Tcdw": 1}]}  # fmt: skip
     (tmp_path / "p.json").write_text(json.dumps(posed))
-    command = [
-        sys.executable,
-        "-c",
-        "from bft.replay.cli import main; main()",
-        "solve",
-        "p.json",
-        "--backend",
-        "cbc",
-    ]
-    done = subprocess.run(
-        [*command, "-o", "answer.json"], cwd=tmp_path, check=False, preexec_fn=close
-    )
+    command = [*SCRIPT, *["solve", "p.json", "--backend", "cbc", "-o", "answer.json"]]
+    done = subprocess.run(command, cwd=tmp_path, check=False, preexec_fn=close)
     assert done.returncode == 0
     assert json.loads((tmp_path / "answer.json").read_text())["counts"] == {"a": 4}
 
