@@ -10,7 +10,7 @@ MINUTES ?= 60
 # Compiled test and source files are kept: the suite starts hundreds of processes, and each would compile all anew.
 test slow explore: export PYTHONDONTWRITEBYTECODE =
 
-.PHONY: demo test test-python test-browser slow explore mutants evidence sandbox lowest small check format audit dist docs clean
+.PHONY: demo test test-python test-browser slow explore mutants evidence speed sandbox lowest small check format audit dist docs clean
 
 ## demo: replay the bundled data set and write a report of it; evaluate a made-up machine by its log, for its director
 demo: $(VENV)/report.stamp
@@ -51,6 +51,11 @@ mutants: $(VENV)/dev.stamp
 ## make evidence ONLY=benchmarks/beyond.py (benchmarks/README.md)
 evidence: $(VENV)/dev.stamp
 	$(BIN)/python -m benchmarks.evidence $(ONLY)
+
+## speed: measure what things cost beside the last release, or a commit: make speed AGAINST=COMMIT; says what got slower
+speed: $(VENV)/dev.stamp
+	$(BIN)/python benchmarks/speed.py --against $(or $(AGAINST),$(shell git describe --tags --abbrev=0 2>/dev/null),$(error \
+		No release has a tag yet: make speed AGAINST=COMMIT))
 
 ## sandbox: install what slow tests run of other people's programs: Slurm and its data base
 ## (Debian, as root); tests that miss them are skipped

@@ -24,7 +24,7 @@ from bft.models.checks import FLAG, refuse_unknown
 from bft.models.errors import option_names
 from bft.replay import Options, Policy
 from bft.replay.cli.watcher import Bar, StageBar
-from bft.replay.inputs.files import InMemory
+from bft.replay.inputs.files import Files
 from bft.replay.inputs.notes import Watcher
 from bft.replay.options.options import FIELDS, PRICES
 from bft.replay.policies import PolicyError
@@ -125,14 +125,15 @@ def replay(
 def _executed(
     options: Options,
     folder: Path,
-    in_memory: InMemory,
+    in_memory: Mapping[str, Any],
     force: bool,
     progress: bool,
 ) -> Run:
     from bft.replay.run import execute
 
     with Bar() if progress else nullcontext(_Logged()) as watcher:
-        execute(options, folder, force=force, watcher=watcher, in_memory=in_memory)
+        files = Files(in_memory)
+        execute(options, folder, force=force, watcher=watcher, files=files)
         if isinstance(watcher, Bar):
             watcher.done()
     return Run(folder)

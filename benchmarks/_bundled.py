@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -62,35 +60,11 @@ def write_bundled(folder: Path) -> None:
         (TRACE_FILE, trace.frame, trace_schema),
         (JOBS_FILE, jobs, job_schema),
     ):
-        _write(
-            pa.Table.from_pandas(frame, schema=schema, preserve_index=False),
-            schema,
-            folder / name,
-        )
-
-
-def _write(table: Any, schema: Any, path: Path) -> None:
-    """Write beside the file first, so that an interrupted run leaves the old one whole."""
-    unfinished = path.with_name(path.name + ".part")
-    # Without pandas' own metadata: it holds versions of libraries, and readers do not need it.
-    pq.write_table(
-        table.replace_schema_metadata(schema.metadata), unfinished, compression="zstd"
-    )
-    unfinished.replace(path)
-    print(f"wrote {path}, {path.stat().st_size} bytes")
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Make the bundled files again."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path(bundled.__file__).parent / "data",
-        help="folder (default: where they are)",
-    )
-    write_bundled(parser.parse_args(arguments).out)
+        table = pa.Table.from_pandas(frame, schema=schema, preserve_index=False)
+        # Without pandas' own metadata: it holds versions of libraries, and readers do not need it.
+        plain = table.replace_schema_metadata(schema.metadata)
+        pq.write_table(plain, folder / name, compression="zstd")
 
 
 if __name__ == "__main__":
-    main()
+    write_bundled(Path(bundled.__file__).parent / "data")

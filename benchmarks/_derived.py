@@ -1,7 +1,7 @@
 """Reference data that a public repository holds in another form, or that its program makes (benchmarks.data).
 
-A file of `DERIVED` is a function of the files of the repository. Those of `PROGRAMS` are results: the program of the
-repository runs, unmodified, with an interpreter that has what it needs. Each file is held against the list of digests.
+A file of `DERIVED` is a function of the files of the repository. `tiresias_results` and `bftrainer_results` run the
+repository's program, unmodified. Each file is held against the list of SHA-256.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import re
 import statistics
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -27,23 +26,6 @@ import pandas as pd
 Contents = Callable[[str], bytes]
 # A file of ours: the match of its name, and the repository.
 Derivation = Callable[[re.Match[str], Contents], bytes]
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """A program whose results are reference data.
-
-    Parameters
-    ----------
-    needs
-        What its interpreter has to have.
-    results
-        Its results, one by one: our name and the content. Given are the folder of the checked-out repository, that of
-        our reference data, and the interpreter.
-    """
-
-    needs: str
-    results: Callable[[Path, Path, str], Iterator[tuple[str, bytes]]]
 
 
 def lines(rows: list[str], end: str = "\n") -> bytes:
@@ -75,13 +57,12 @@ def ran(folder: Path, interpreter: str, *arguments: str) -> None:
 
 # --- Pollux -----------------------------------------------------------------------------------------------------------
 
-_LOADS = ("0.5", "1.0", "1.5", "2.0")
 POLLUX_RESULTS = {
     "results-inter": ("avoid", "inter25", "inter50", "noavoid"),
     "results-jobload": tuple(
         f"{policy}-{load}"
         for policy in ("optimus", "pollux", "tiresias")
-        for load in _LOADS
+        for load in ("0.5", "1.0", "1.5", "2.0")
     ),
     "results-period": (
         "pollux-1m",
@@ -496,11 +477,4 @@ DERIVED: Mapping[str, Mapping[str, Derivation]] = {
         r"tiresias/(?P<cluster>n1g8|n2g4|n4g4|n8g8)\.csv": tiresias_cluster,
         r"tiresias/60_job_x20\.csv": tiresias_longer,
     },
-}
-PROGRAMS: Mapping[str, Program] = {
-    "tiresias": Program("Python 2.7 with numpy", tiresias_results),
-    "bftrainer": Program(
-        "Python 3.8 to 3.11 with pandas<2, numpy<1.24, scipy, h5py and gurobipy",
-        bftrainer_results,
-    ),
 }

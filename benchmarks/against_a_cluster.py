@@ -9,14 +9,10 @@ recorded is when rounds began. The tables:
 1. Completion times (JCT). The clock of rounds is fixed, or taken from the ends of the other jobs: each job is replayed
    with a clock that does not know its end. Errors are relative to the measured JCT.
 2. Work: whether the seconds that a job ran, and the rounds that it held, are those that its work needs.
-3. Costs: what starts and the loading of data sets explain of it.
-4. Finish-time fairness: rho from their JCTs by our formula, against their lists.
 """
 
 from __future__ import annotations
 
-import argparse
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,13 +20,13 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from _common import print_head, print_row, reference_folder
+from _published import reference_folder
+from _tables import print_head, print_row, program
 from numpy.typing import NDArray
 
 from bft.models import Curve, Job, JobTable
 from bft.replay import Replay, Rules, always_idle
 from bft.replay.policies.schedule import Schedule
-from bft.replay.results.metrics import ideal_rate
 from bft.replay.trace.node_trace import SECOND_NS
 
 FloatArray = NDArray[np.float64]
@@ -42,8 +38,6 @@ POLICIES = (
 )
 WORKERS = 32
 ROUND_S = 120.0
-# What a preemption costs on the cluster, as a comment in its authors' program states: shares and seconds.
-PREEMPTION = ((0.0, 0.5, 0.75, 0.9, 1.0), (0.0, 5.0, 15.0, 27.0, 60.0))
 # The first rounds, in which data sets are loaded.
 LOADING = 12
 # A job ends this much before its last round does, so that rounding cannot move its end into the next one.
@@ -171,7 +165,7 @@ def jct_s(run: Recorded, clock: FloatArray) -> FloatArray:
     instants = np.round(clock * SECOND_NS).astype(np.int64)
     start, end = instants[run.held["round"]], instants[run.held["round"] + 1]
     rows = run.held.assign(
-        job=run.held["job"].map(name_of),
+        job=run.held["job"].map("job {}".format),
         start=pd.to_datetime(start, unit="ns", utc=True),
         end=pd.to_datetime(end, unit="ns", utc=True),
     )
@@ -199,16 +193,11 @@ def jct_s(run: Recorded, clock: FloatArray) -> FloatArray:
     )
 
 
-def name_of(number: int) -> str:
-    """The name of a job."""
-    return f"job {number}"
-
-
 def as_job(number: int, row: Any, arrival_ns: int, seconds: float) -> Job:
     """A job that needs so many seconds on its GPUs."""
     gpus = int(row["gpus"])
     curve = Curve(np.array([0, gpus]), np.array([0.0, 1.0]))
-    return Job(name_of(number), arrival_ns, gpus, gpus, seconds, 0.0, 0.0, curve, curve)
+    return Job(f"job {number}", arrival_ns, gpus, gpus, seconds, 0.0, 0.0, curve, curve)
 
 
 def left_out_jct_s(run: Recorded) -> FloatArray:
@@ -221,7 +210,7 @@ def left_out_jct_s(run: Recorded) -> FloatArray:
     )
 
 
-# --- work and fairness ------------------------------------------------------------------------------------------------
+# --- work -------------------------------------------------------------------------------------------------------------
 
 
 def lost_s(run: Recorded) -> tuple[float, float]:
@@ -243,60 +232,6 @@ def lost_s(run: Recorded) -> tuple[float, float]:
 def starts(rounds: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Which of a job's rounds follow a round without it."""
     return np.concatenate([[True], np.diff(rounds) > 1])
-
-
-@dataclass(frozen=True)
-class Held:
-    """What each job of a run held: seconds, rounds, starts, and rounds in which data sets are loaded."""
-
-    run: Recorded
-    seconds: FloatArray
-    rounds: FloatArray
-    starts: FloatArray
-    loading: FloatArray
-
-    @classmethod
-    def by(cls, run: Recorded) -> Held:
-        """Count them."""
-        lengths, held = np.diff(measured_clock(run)), run.rounds_of.values()
-        return cls(
-            run,
-            np.array([lengths[rounds].sum() for rounds in held]),
-            np.array([float(len(rounds)) for rounds in held]),
-            np.array([float(starts(rounds).sum()) for rounds in held]),
-            np.array([float(np.sum(rounds < LOADING)) for rounds in held]),
-        )
-
-    def share(self, *costs: FloatArray, more_s: FloatArray | float = 0.0) -> float:
-        """Share of jobs whose seconds run, and what is lost, end in their last round +- 1.
-
-        Parameters
-        ----------
-        costs
-            What costs the same time for all jobs: how often each job pays it, shape (jobs,) or (jobs, kinds). Each job
-            is held against a fit to all others.
-        more_s
-            Seconds of work taken away from each job.
-        """
-        lost_s = self.seconds - self.run.run_s.to_numpy() + more_s
-        table = np.column_stack(costs)
-        onto = table @ np.linalg.pinv(table)  # the fit, as a matrix
-        error_s = (lost_s - onto @ lost_s) / (1 - np.diag(onto))
-        round_s = (self.seconds - onto @ lost_s) / self.rounds
-        return float(np.mean(np.abs(error_s) <= round_s))
-
-    def share_by_chance(self, factor: float) -> float:
-        """The same if each start costs another time, as measured on the cluster: the mean of 20 draws."""
-        shares = []
-        for seed in range(20):
-            rng = np.random.default_rng(seed)
-            drawn = [
-                np.interp(rng.random(int(count)), *PREEMPTION).sum()
-                for count in self.starts
-            ]
-            more_s = factor * np.array(drawn)
-            shares.append(self.share(self.rounds, self.starts, more_s=more_s))
-        return float(np.mean(shares))
 
 
 def rounds_off(
@@ -333,40 +268,6 @@ def rounds_off(
         done = seconds.sum()
         off.append((needed_s[job] - done) / (done / len(rounds)))
     return np.array(off)
-
-
-def rho(run: Recorded, present: FloatArray | float, *, gangs: bool) -> FloatArray:
-    """Finish-time fairness from the recorded JCTs, as the results of a replay define it.
-
-    Parameters
-    ----------
-    run
-        A run.
-    present
-        Jobs in the system, on average over each job's time there.
-    gangs
-        Whether a job counts as one share of the cluster whatever its GPUs, as in their lists.
-    """
-    shares = np.broadcast_to(WORKERS / np.asarray(present), (len(run.jobs),))
-    ratios = []
-    for (number, row), share, jct in zip(
-        run.table.iterrows(), shares, run.jobs["jct_s"], strict=True
-    ):
-        own = row.copy()
-        if gangs:
-            own["gpus"] = 1
-        job = as_job(int(number), own, 0, row["exclusive_s"])
-        ratios.append(jct * ideal_rate(job, float(share)) / job.pmax)
-    return np.array(ratios)
-
-
-def jobs_present(run: Recorded) -> FloatArray:
-    """Jobs in the system, its own included, on average over each job's time there."""
-    begin = run.jobs["arrival_s"].to_numpy(dtype=np.float64)
-    end = run.jobs["end_s"].to_numpy(dtype=np.float64)
-    together = np.minimum(end, end[:, None]) - np.maximum(begin, begin[:, None])
-    total: FloatArray = np.maximum(together, 0).sum(axis=1)
-    return total / (end - begin)
 
 
 # --- tables and figure ------------------------------------------------------------------------------------------------
@@ -445,54 +346,10 @@ def print_work(runs: dict[str, Recorded]) -> None:
         )
 
 
-def print_costs(cluster: dict[str, Recorded], simulated: dict[str, Recorded]) -> None:
-    """Print which costs explain when the work of jobs ends."""
-    print(
-        "\n3. share of jobs whose seconds run end in their last round +- 1, each against a fit to all others\n"
-    )
-    print_head(
-        "run",
-        "cluster: by round and start",
-        f"also in each of the first {LOADING} rounds",
-        "and starts by network",
-        "simulator: by round and start",
-        "each start drawn",
-        "drawn × 2",
-    )
-    for name, run in cluster.items():
-        held, other = Held.by(run), Held.by(simulated[name])
-        networks = pd.get_dummies(run.table["model"]).to_numpy(dtype=np.float64)
-        shares = (
-            held.share(held.rounds, held.starts),
-            held.share(held.rounds, held.starts, held.loading),
-            held.share(held.rounds, held.starts[:, None] * networks, held.loading),
-            other.share(other.rounds, other.starts),
-            other.share_by_chance(1),
-            other.share_by_chance(2),
-        )
-        print_row(name, *(f"{share:.0%}" for share in shares))
-
-
 def around(ratios: FloatArray) -> str:
     """Median, and the 5th and 95th percentile."""
     low, median, high = np.quantile(ratios, [0.05, 0.5, 0.95])
     return f"{median:.3f}, {low:.3f}-{high:.3f}"
-
-
-def print_rho(runs: dict[str, Recorded]) -> None:
-    """Print how far our finish-time fairness on their JCTs is from their lists."""
-    print("\n4. rho by our formula against their lists, %: median, p90, largest\n")
-    print_head("run", "static", "Themis", "Themis, 1 GPU, ours")
-    for name, run in runs.items():
-        static, themis = run.jobs["rho_static"], run.jobs["rho_themis"]
-        present = jobs_present(run)
-        single = (run.table["gpus"] == 1).to_numpy()
-        columns = (
-            rho(run, float(len(run.jobs)), gangs=True) / static - 1,
-            rho(run, present, gangs=True) / themis - 1,
-            (rho(run, present, gangs=False) / themis - 1)[single],
-        )
-        print_row(name, *map(spread, columns))
 
 
 def draw(
@@ -503,25 +360,16 @@ def draw(
 
     figure = Figure(figsize=(9, 5.6), layout="constrained")
     axes = figure.subplots(2, 2, sharex=True, sharey=True)
+    marks = {
+        "rounds of 120 s": ("#d95f02", "x"),
+        "clock of the other jobs": ("#1b5e8c", "o"),
+    }
     for axis, (name, run) in zip(axes.flat, runs.items(), strict=False):
         hours = run.jobs["jct_s"] / 3600
-        for clock, color, marker, label in (
-            ("rounds of 120 s", "#d95f02", "x", "rounds of 120 s"),
-            (
-                "clock of the other jobs",
-                "#1b5e8c",
-                "o",
-                "clock from the other jobs' ends",
-            ),
-        ):
+        for clock, (color, marker) in marks.items():
+            off = 100 * errors[name][clock]
             axis.scatter(
-                hours,
-                100 * errors[name][clock],
-                s=14,
-                c=color,
-                marker=marker,
-                linewidths=1.0,
-                label=label,
+                hours, off, s=14, c=color, marker=marker, linewidths=1.0, label=clock
             )
         axis.axhline(0, color="black", linewidth=0.6)
         axis.set_title(name, fontsize=10)
@@ -532,22 +380,13 @@ def draw(
     figure.savefig(file, dpi=110, metadata={"Software": None})
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Print the tables, and draw the figure."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--runs", default=",".join(POLICIES), help="policies, with commas"
-    )
+    parser = program(__doc__)
+    parser.add_argument("--runs", default=",".join(POLICIES), help="policies, with commas")  # fmt: skip
     parser.add_argument("--png", help="draw the figure into this file")
-    options = parser.parse_args(arguments)
+    options = parser.parse_args()
     names = options.runs.split(",")
-    unknown = sorted(set(names) - set(POLICIES))
-    if unknown:
-        parser.error(
-            f"--runs: expected some of {', '.join(POLICIES)}, not {unknown[0]}"
-        )
     folder = reference_folder() / "shockwave"
     cluster = {name: read(folder, f"fidelity-{name}-physical") for name in names}
     simulated = {name: read(folder, f"fidelity-{name}-simulation") for name in names}
@@ -555,8 +394,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     both = {f"{name}, cluster": run for name, run in cluster.items()}
     both |= {f"{name}, simulated": run for name, run in simulated.items()}
     print_work(both)
-    print_costs(cluster, simulated)
-    print_rho(both)
     if options.png:
         draw(cluster, errors, options.png)
 

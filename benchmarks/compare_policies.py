@@ -5,36 +5,24 @@
 
 With --node-count 512 of the real log not every job can finish, so that the outcome differs between policies.
 
-Policies that share units take the interference of --xi. Without it they are left out, or with --real each of the
-seven networks has that of a measured model of the reference data, which stands in for it.
+Policies that share units are left out without --real; with it each of the seven networks has the interference of a
+measured model of the reference data, which stands in for it.
 """
 
 from __future__ import annotations
 
-import argparse
-import sys
-import tempfile
-import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pandas as pd
-from _common import print_head, print_row, published_log, reference_folder
+from _published import published_log, reference_folder
+from _tables import print_head, print_row, program
 
-from bft.replay.engine.ledger import Outcome
-from bft.replay.engine.loop import Replay
-from bft.replay.engine.rules import Rules
-from bft.replay.inputs.load import Inputs, load
-from bft.replay.inputs.notes import Watcher
-from bft.replay.options.options import Options
+import bft
 from bft.replay.policies import policy_names
 from bft.replay.policies.registry import policy_type
-from bft.replay.results.dedicated import dedicated_traces
-from bft.replay.results.metrics import summarise
-from bft.replay.trace.node_trace import NodeTrace
 
-# Policies that need files of their own.
-UNFIT = {"schedule": "needs a schedule"}
 # Network of the workload -> measured model that stands in for it.
 STAND_INS = {
     "AlexNet": "PointNet",
@@ -49,98 +37,57 @@ STAND_INS = {
 
 def main() -> None:
     """Print one row a policy, the largest outcome first."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument(
-        "--real", action="store_true", help="the real log and the published jobs"
-    )
-    parser.add_argument(
-        "--node-count", type=int, help="of the real log, the first nodes only"
-    )
-    parser.add_argument("--xi", help="xi table, for the policies that share")
-    parser.add_argument("--policies", nargs="*", help="only these")
-    parser.add_argument("-Tfwd", type=float, default=120.0)
+    parser = program(__doc__)
+    parser.add_argument("--real", action="store_true", help="the real log and the published jobs")  # fmt: skip
+    parser.add_argument("--node-count", type=int, help="of the real log, the first nodes only")  # fmt: skip
+    parser.add_argument("--policies", nargs="*", default=policy_names(), help="only these")  # fmt: skip
     given = parser.parse_args()
-    files: dict[str, Any] = {}
+    world: dict[str, Any] = {"tfwd": 120, "time_limit": 1e6}
     if given.real:
-        files = {**published_log(), "node_count": given.node_count}
-    rows = []
-    with tempfile.TemporaryDirectory() as scratch:
-        xi = given.xi
-        if given.real and xi is None:
-            xi = str(Path(scratch) / "xi.csv")
+        world |= published_log() | {"node_count": given.node_count}
+    runs = {}
+    with TemporaryDirectory() as scratch:
+        xi = Path(scratch) / "xi.csv"
+        if given.real:
             stand_ins().to_csv(xi, index=False)
-        for name in given.policies or policy_names():
-            shares = policy_type(name).traits.shares
-            if name in UNFIT or (shares and xi is None):
-                print(f"{name}: {UNFIT.get(name, 'needs --xi')}", file=sys.stderr)
-                continue
-            options = Options(**files, policy=name, tfwd_s=given.Tfwd, xi=xi if shares else None,
-                              backend="exact" if name == "milp" else "auto", time_limit_s=1e6)  # fmt: skip
-            began = time.process_time()
-            rows.append(measured(options))
-            seconds = time.process_time() - began
-            print(f"{name}: {seconds:.0f} s CPU", file=sys.stderr)
+        for name in given.policies:
+            options: dict[str, Any] = {"backend": "exact"} if name == "milp" else {}
+            if policy_type(name).traits.shares:
+                options["xi"] = xi
+            if name == "schedule" or ("xi" in options and not given.real):
+                continue  # needs a file of its own
+            runs[name] = bft.replay(policy=name, **world, **options).metrics
     print_head(
-        "policy",
-        "outcome, 10⁹ samples",
-        "U",
-        "jobs finished",
-        "mean JCT, h",
-        "lost to preemption",
-        "to rescaling",
-    )
-    for row in sorted(rows, key=lambda row: -float(row[1])):
-        print_row(*row)
-
-
-def measured(options: Options) -> list[str]:
-    """Replay the jobs under a policy: cells of the table."""
-    inputs = load(options, Watcher())
-    outcome = replayed(inputs.pools[0].trace, options, inputs)
-    dedicated = [
-        replayed(trace, options, inputs) for trace in dedicated_traces(outcome)
-    ]
-    metrics = summarise(outcome, dedicated)
-    work, jct, utility = metrics["outcome"], metrics["jct_s"], metrics["U"]
-    return [
-        str(options.policy),
-        f"{work / 1e9:.1f}",
-        "-" if utility is None else f"{utility:.3f}",  # nothing ran on dedicated nodes
-        str(metrics["jobs_finished"]),
-        f"{jct['mean'] / 3600:.1f}" if jct else "-",
-        f"{metrics['preemption_cost'] / work:.1%}",
-        f"{metrics['rescale_cost'] / work:.1%}",
-    ]
-
-
-def replayed(trace: NodeTrace, options: Options, inputs: Inputs) -> Outcome:
-    """The jobs on a trace, under the policy of the options."""
-    policy = options.make_policy(inputs.interference)
-    return Replay(trace, inputs.jobs, policy, Rules(), inputs.interference).run()
+        "policy", "outcome, 10⁹ samples", "U", "jobs finished", "mean JCT, h", "lost to preemption", "to rescaling"
+    )  # fmt: skip
+    for name, metrics in sorted(runs.items(), key=lambda run: -run[1]["outcome"]):
+        work, jct, utility = metrics["outcome"], metrics["jct_s"], metrics["U"]
+        print_row(
+            name,
+            f"{work / 1e9:.1f}",
+            # Without it nothing ran on dedicated nodes.
+            "-" if utility is None else f"{utility:.3f}",
+            metrics["jobs_finished"],
+            f"{jct['mean'] / 3600:.1f}" if jct else "-",
+            f"{metrics['preemption_cost'] / work:.1%}",
+            f"{metrics['rescale_cost'] / work:.1%}",
+        )
 
 
 def stand_ins() -> pd.DataFrame:
-    """Return a xi table of networks: medians of the measured ratios of each pair of their stand-ins."""
+    """Return a ξ table of networks: medians of the measured ratios of each pair of their stand-ins."""
     pairs = pd.read_csv(
         reference_folder() / "lucid" / "xi_pairs_from_colocate_info.csv"
     )
-    swapped = pairs.rename(
-        columns={"model1": "model2", "model2": "model1", "xi1": "xi2", "xi2": "xi1"}
-    )
-    known = (
-        pd.concat([pairs, swapped])
-        .groupby(["model1", "model2"])[["xi1", "xi2"]]
-        .median()
-        .clip(lower=1)
-    )
-    rows = [
-        (a, b, *known.loc[(STAND_INS[a], STAND_INS[b])])
-        for a in STAND_INS
-        for b in STAND_INS
-        if a <= b and (STAND_INS[a], STAND_INS[b]) in known.index
-    ]
+    other_side = {"model1": "model2", "model2": "model1", "xi1": "xi2", "xi2": "xi1"}
+    both = pd.concat([pairs, pairs.rename(columns=other_side)])
+    groups = both.groupby(["model1", "model2"])[["xi1", "xi2"]]
+    known = groups.median().clip(lower=1)
+    rows = []
+    for a, model_a in STAND_INS.items():
+        for b, model_b in STAND_INS.items():
+            if a <= b and (model_a, model_b) in known.index:
+                rows.append((a, b, *known.loc[(model_a, model_b)]))
     # The published tables write names in small letters.
     rows += [(a.lower(), b.lower(), xi_a, xi_b) for a, b, xi_a, xi_b in rows]
     return pd.DataFrame(rows, columns=["model_a", "model_b", "xi_a", "xi_b"])

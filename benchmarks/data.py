@@ -1,35 +1,40 @@
 """Get the reference data that have a public address, and check them (sources: benchmarks/README.md).
 
 python -m benchmarks.data --check          each file that tests and benchmarks use: there, absent, or another content
-python -m benchmarks.data --fetch NAME     clone NAME's repository at its commit, and put what we use into its folder
-python -m benchmarks.data --fetch NAME --from CLONE     the same from a clone that is there already
+python -m benchmarks.data --fetch NAME     download NAME's repository, and put what we use into its folder
+python -m benchmarks.data --fetch NAME --from FOLDER    the same from a folder in which its commit is checked out
 python -m benchmarks.data --fetch NAME --run PYTHON     also runs its program, for the results that are reference data
-python -m benchmarks.data --write          make the list anew from the folder that BFT_REFERENCE names
 
 `data.sha256` lists each file with the SHA-256 of its content, of a .gz file that of what it unpacks to.
 """
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import hashlib
-import io
 import os
 import re
-import subprocess
+import shutil
 import sys
-import tarfile
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from benchmarks._derived import DERIVED, PROGRAMS, Contents, Derivation, Program
+from benchmarks._derived import (
+    DERIVED,
+    Contents,
+    Derivation,
+    bftrainer_results,
+    tiresias_results,
+)
+from benchmarks._tables import program
 
 LIST = Path(__file__).with_suffix(".sha256")
+# A program's results, one by one: our name and the content. Given are the folder of the repository, that of our
+# reference data, and the interpreter.
+Program = Callable[[Path, Path, str], Iterator[tuple[str, bytes]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +49,8 @@ class Source:
         Which of its folders become which of ours, in this order.
     derived
         Files of ours that are computed from its files: a function of these, by a pattern of our name.
-    program
-        What makes other files of ours.
+    program, needs
+        What makes other files of ours, and what its interpreter has to have.
     """
 
     url: str
@@ -53,15 +58,21 @@ class Source:
     folders: tuple[tuple[str, str], ...]
     derived: Mapping[str, Derivation] = field(default_factory=dict)
     program: Program | None = None
+    needs: str = ""
 
-    def candidates(self, name: str) -> list[str]:
-        """Paths in the repository at which a file of ours may lie; .gz files are often unpacked there."""
-        found = []
-        for theirs, ours in self.folders:
-            if name.startswith(ours):
-                path = theirs + name.removeprefix(ours)
-                found += [path, path.removesuffix(".gz")]
-        return list(dict.fromkeys(found))
+    def made(self, ours: str, contents: Contents) -> Iterator[bytes]:
+        """What a file of ours may be: what is computed, or files of the repository, unpacked ones too."""
+        for pattern, derive in self.derived.items():
+            if known := re.fullmatch(pattern, ours):
+                yield derive(known, contents)
+        for theirs, folder in self.folders:
+            if ours.startswith(folder):
+                path = theirs + ours.removeprefix(folder)
+                for name in (path, path.removesuffix(".gz")):
+                    try:
+                        yield contents(name)
+                    except FileNotFoundError:
+                        continue
 
 
 SOURCES = {
@@ -69,14 +80,16 @@ SOURCES = {
         "https://github.com/BFTrainer/Replayer",
         "515f0e500e34e4cc18e753b64ed000dd7b15f2ad",
         (("dataset/", "bftrainer/"),),
-        program=PROGRAMS["bftrainer"],
+        program=bftrainer_results,
+        needs="Python 3.8 to 3.11 with pandas<2, numpy<1.24, scipy, h5py and gurobipy",
     ),
     "tiresias": Source(
         "https://github.com/SymbioticLab/Tiresias",
         "959f9b08f44fa1b4f2b3aed79b01e4d439264a94",
         (("simulator/", "tiresias/"), ("", "tiresias/")),
         DERIVED["tiresias"],
-        PROGRAMS["tiresias"],
+        tiresias_results,
+        "Python 2.7 with numpy",
     ),
     "lucid": Source(
         "https://github.com/S-Lab-System-Group/Lucid",
@@ -129,90 +142,73 @@ SOURCES = {
 }
 
 
-class FetchError(RuntimeError):
-    """A repository that cannot be had; says what to do."""
-
-
-def content_digest(content: bytes, name: str) -> str:
-    """SHA-256 of a file's content, unpacked if its name ends in .gz (but for archives)."""
-    packed = name.endswith(".gz") and not name.endswith(".tar.gz")
-    return hashlib.sha256(gzip.decompress(content) if packed else content).hexdigest()
-
-
-def digest(path: Path) -> str:
-    """SHA-256 of the content of a file."""
-    return content_digest(path.read_bytes(), path.name)
+def packed(name: str) -> bool:
+    """Whether a file is compressed, and the list has the SHA-256 of what is in it."""
+    return name.endswith(".gz") and not name.endswith(".tar.gz")
 
 
 def listed() -> dict[str, str]:
-    """The digest of each file that tests and benchmarks use, by its name in the folder."""
-    lines = LIST.read_text().splitlines()
-    return {
-        name: expected for expected, name in (line.split("  ", 1) for line in lines)
-    }
+    """The SHA-256 of each file that tests and benchmarks use, by its name in the folder."""
+    lines = (line.split("  ", 1) for line in LIST.read_text().splitlines())
+    return {name: expected for expected, name in lines}
 
 
 def state_of(path: Path, expected: str) -> str:
     """Whether a file is there: same, different or absent."""
     if not path.is_file():
         return "absent"
+    content = path.read_bytes()
     try:
-        return "same" if digest(path) == expected else "different"
+        content = gzip.decompress(content) if packed(path.name) else content
     except (OSError, EOFError):  # a .gz file that cannot be unpacked
         return "different"
+    return "same" if hashlib.sha256(content).hexdigest() == expected else "different"
 
 
-def check(folder: Path) -> int:
-    """Print one line per folder, and each file that is absent or different; return 1 if there is one."""
-    states: dict[str, Counter[str]] = {}
+def check(folder: Path, top: str = "") -> Counter[str]:
+    """Print each file that is absent or different; return the number of files by state."""
+    states: Counter[str] = Counter()
     for name, expected in listed().items():
-        state = state_of(folder / name, expected)
-        states.setdefault(name.split("/")[0], Counter())[state] += 1
-        if state != "same":
-            print(f"{state:<10}{name}")
-    for top, counts in states.items():
-        print(
-            f"{top:<12}"
-            + ", ".join(f"{count} {state}" for state, count in sorted(counts.items()))
-        )
-    return int(any(set(counts) != {"same"} for counts in states.values()))
+        if name.startswith(top):
+            state = state_of(folder / name, expected)
+            states[state] += 1
+            if state != "same":
+                print(f"{state:<10}{name}")
+    print(dict(states))
+    return states
 
 
-def git(folder: str | Path, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """Run git in a folder, without asking for passwords."""
-    return subprocess.run(
-        ["git", "-C", str(folder), *arguments],  # noqa: S607 - the user's git
-        capture_output=True,
-        check=False,
-        env={**os.environ, "GIT_TERMINAL_PROMPT": "0"},
-    )
-
-
-def cloned(name: str, source: Source, target: str) -> None:
-    """Fetch one commit of a repository into an empty folder.
+def downloaded(name: str, scratch: Path) -> Path:
+    """Download a repository at its commit: its folder.
 
     Raises
     ------
-    FetchError
-        When it cannot be reached.
+    SystemExit
+        When it cannot be reached; says what to do.
     """
-    git(target, "init", "--quiet")
-    done = git(target, "fetch", "--quiet", "--depth", "1", source.url, source.commit)
-    if done.returncode:
-        reason = done.stderr.decode(errors="replace").strip().splitlines()
-        raise FetchError(
-            f"{name}: {source.url} cannot be reached ({reason[-1] if reason else 'git failed'}).\n"
+    import pooch  # here: a check needs no extra
+
+    source = SOURCES[name]
+    pooch.get_logger().setLevel("WARNING")
+    try:
+        # Archives of a commit have no SHA-256 of their own; each file that we take has one.
+        unpack = pooch.Untar(extract_dir="tree")
+        address = f"{source.url}/archive/{source.commit}.tar.gz"
+        pooch.retrieve(address, None, path=scratch, processor=unpack)
+    except OSError as error:  # those of requests are, too
+        raise SystemExit(
+            f"{name}: {source.url} cannot be reached ({error}).\n"
             f"Where there is a network: git clone {source.url} && git -C CLONE checkout {source.commit}\n"
             f"Then here: python -m benchmarks.data --fetch {name} --from CLONE"
-        )
+        ) from None
+    (tree,) = (scratch / "tree").iterdir()
+    return tree
 
 
 def fetch(
     name: str, folder: Path, clone: str | None = None, run: str | None = None
-) -> int:
-    """Put the files of a source into `folder`; return 1 if one of its public files is not what we measured with.
-
-    Files that are there and right stay; those that are there and different are not replaced.
+) -> None:
+    """Put those files of a source that are absent into `folder`, if they have the SHA-256 of the list.
 
     Parameters
     ----------
@@ -221,174 +217,71 @@ def fetch(
     folder
         That of the reference data.
     clone
-        A clone of the repository that has the commit; None: it is fetched.
+        A folder in which the repository is checked out; None: it is downloaded.
     run
         An interpreter for its program, which then makes the results that are absent; None: it does not run.
 
     Raises
     ------
-    FetchError
-        When the repository cannot be reached, or the clone lacks the commit.
+    SystemExit
+        When the repository cannot be reached, or its program fails or gives another result.
     """
     source = SOURCES[name]
+    absent = {
+        ours: expected
+        for ours, expected in listed().items()
+        if ours.split("/")[0] == name.split("-")[0] and not (folder / ours).exists()
+    }
     with TemporaryDirectory() as scratch:
-        if clone is None:
-            cloned(name, source, scratch)
-        repository = scratch if clone is None else clone
-        tree = git(repository, "ls-tree", "-r", "--name-only", "-z", source.commit)
-        if tree.returncode:
-            raise FetchError(f"{name}: {repository} does not have {source.commit}")
-        paths = set(tree.stdout.decode().split("\0"))
+        tree = Path(clone) if clone else downloaded(name, Path(scratch))
 
-        @cache
         def contents(path: str) -> bytes:
-            return git(repository, "show", f"{source.commit}:{path}").stdout
+            return (tree / path).read_bytes()
 
-        counts: Counter[str] = Counter()
-        absent = {}
-        for ours, expected in listed().items():
-            if ours.split("/")[0] != name.split("-")[0]:
-                continue
-            target = folder / ours
-            state = state_of(target, expected)
-            if state == "same":
-                counts["there already"] += 1
-            elif state == "different":
-                print(f"different {target}: not replaced")
-                counts["there with another content (!)"] += 1
-            else:
-                theirs = [path for path in source.candidates(ours) if path in paths]
-                found = _found(ours, expected, contents, source, theirs)
-                if found is None:
-                    absent[ours] = expected
-                else:
-                    place(target, found)
-                    counts["fetched"] += 1
+        for ours in list(absent):
+            for content in source.made(ours, contents):
+                if hashlib.sha256(content).hexdigest() == absent[ours]:
+                    place(folder / ours, content)
+                    del absent[ours]
+                    break
         if run and source.program and absent:
-            made = _made(source, repository, folder, run, absent)
-            counts["made by its program"] += made
-        elif source.program and absent:
-            print(
-                f"--run PYTHON makes more of them with its program: {source.program.needs}"
-            )
-        counts["not in this repository; see benchmarks/README.md"] += sum(
-            not (folder / ours).exists() for ours in absent
-        )
-    for state, count in sorted(counts.items()):
-        print(f"{count:>5} {state}")
-    return int(any(state.endswith("(!)") for state in counts))
+            # It writes into its folder.
+            own = shutil.copytree(tree, Path(scratch) / "own")
+            try:
+                for ours, content in source.program(own, folder, run):
+                    found = hashlib.sha256(content).hexdigest()
+                    if found != absent.get(ours, found):
+                        raise RuntimeError(f"{ours} is another one")
+                    if ours in absent:
+                        place(folder / ours, content)
+            except (RuntimeError, OSError) as error:
+                raise SystemExit(f"{source.url}: its program needs {source.needs}: {error}") from None  # fmt: skip
 
 
 def place(target: Path, content: bytes) -> None:
     """Write a file of ours."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(content)
+    whole = gzip.compress(content, mtime=0) if packed(target.name) else content
+    target.write_bytes(whole)
 
 
-def _made(
-    source: Source,
-    repository: str | Path,
-    folder: Path,
-    run: str,
-    absent: Mapping[str, str],
-) -> int:
-    """Run the program of a source, and place those of its results that are absent; return how many.
-
-    Raises
-    ------
-    FetchError
-        When it fails, or a result is not the one that we measured with.
-    """
-    assert source.program is not None
-    count = 0
-    with TemporaryDirectory() as checkout:
-        archive = git(repository, "archive", "--format=tar", source.commit)
-        with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
-            files.extractall(checkout, filter="data")
-        try:
-            for ours, content in source.program.results(Path(checkout), folder, run):
-                if ours not in absent:
-                    continue
-                if hashlib.sha256(content).hexdigest() != absent[ours]:
-                    raise FetchError(
-                        f"{ours}: the program gives another result; it needs {source.program.needs}"
-                    )
-                packed = ours.endswith(".gz")
-                place(
-                    folder / ours,
-                    gzip.compress(content, mtime=0) if packed else content,
-                )
-                count += 1
-        except (RuntimeError, OSError) as error:
-            raise FetchError(
-                f"{source.url}: its program, which needs {source.program.needs}, failed: {error}"
-            ) from None
-    return count
-
-
-def _found(
-    ours: str,
-    expected: str,
-    contents: Contents,
-    source: Source,
-    theirs: Sequence[str],
-) -> bytes | None:
-    """Return a file of ours, made of the first of their files that has its content; None if there is none."""
-    for pattern, derive in source.derived.items():
-        if known := re.fullmatch(pattern, ours):
-            content = derive(known, contents)
-            if hashlib.sha256(content).hexdigest() != expected:
-                return None
-            return gzip.compress(content, mtime=0) if ours.endswith(".gz") else content
-    for path in theirs:
-        content = contents(path)
-        if hashlib.sha256(content).hexdigest() == expected:
-            packed = ours.endswith(".gz") and not path.endswith(".gz")
-            return gzip.compress(content, mtime=0) if packed else content
-    return None
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Check, fetch, or write the list."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def main() -> int:
+    """Fetch, and check; 1 where a file is different, or with --check absent."""
+    parser = program(__doc__)
     group = parser.add_mutually_exclusive_group(required=True)
-    group.add_argument(
-        "--check", action="store_true", help="compare the files with the list"
-    )
+    group.add_argument("--check", action="store_true", help="compare the files with the list")  # fmt: skip
     group.add_argument("--fetch", metavar="NAME", choices=SOURCES, help="a source")
-    group.add_argument("--write", action="store_true", help="make the list anew")
-    parser.add_argument("--from", dest="clone", metavar="CLONE", help="with --fetch")
+    parser.add_argument("--from", dest="clone", metavar="FOLDER", help="with --fetch")
     parser.add_argument("--run", metavar="PYTHON", help="with --fetch: its program")
-    asked, folder = (
-        parser.parse_args(arguments),
-        Path(os.environ.get("BFT_REFERENCE", "")),
-    )
+    given = parser.parse_args()
     if not os.environ.get("BFT_REFERENCE"):
-        parser.error(
-            "set BFT_REFERENCE to the folder that holds the data: benchmarks/README.md"
-        )
-    if asked.fetch:
-        try:
-            sys.exit(fetch(asked.fetch, folder, asked.clone, asked.run))
-        except FetchError as error:
-            sys.exit(str(error))
-    if not folder.is_dir():
-        parser.error(
-            f"no folder {folder}, which BFT_REFERENCE names: benchmarks/README.md"
-        )
-    if asked.check:
-        sys.exit(check(folder))
-    files = sorted(
-        path for path in folder.rglob("*") if path.is_file() and path.parent != folder
-    )
-    LIST.write_text(
-        "".join(
-            f"{digest(path)}  {path.relative_to(folder).as_posix()}\n" for path in files
-        )
-    )
+        parser.error("set BFT_REFERENCE to the folder that holds the data: benchmarks/README.md")  # fmt: skip
+    folder = Path(os.environ["BFT_REFERENCE"])
+    if given.check:
+        return int(set(check(folder)) != {"same"})
+    fetch(given.fetch, folder, given.clone, given.run)
+    return int("different" in check(folder, given.fetch.split("-")[0] + "/"))
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

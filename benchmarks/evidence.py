@@ -12,7 +12,6 @@ of which version, how long it took, and the SHA-256 of each table that it printe
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import json
 import platform
@@ -25,6 +24,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from benchmarks._tables import program
 
 ROOT = Path(__file__).parents[1]
 # Commands that took longer run only by name.
@@ -53,8 +54,7 @@ def pages(root: Path) -> list[Path]:
 def recorded(root: Path) -> Record:
     """What the last run of each command printed."""
     file = root / "docs" / "evidence.json"
-    record: Record = json.loads(file.read_text("utf-8")) if file.is_file() else {}
-    return record
+    return json.loads(file.read_text("utf-8")) if file.is_file() else {}
 
 
 def digest(table: str) -> str:
@@ -64,12 +64,12 @@ def digest(table: str) -> str:
 
 def commands(root: Path) -> list[str]:
     """The commands of all pages."""
-    found = [
-        match["command"]
-        for page in pages(root)
-        for match in BLOCK.finditer(page.read_text("utf-8"))
-    ]
-    return list(dict.fromkeys(found))
+    texts = (page.read_text("utf-8") for page in pages(root))
+    return list(
+        dict.fromkeys(
+            match["command"] for text in texts for match in BLOCK.finditer(text)
+        )
+    )
 
 
 def ran(command: str, root: Path) -> tuple[list[str], dict[str, Any]]:
@@ -191,9 +191,7 @@ def wrong(root: Path) -> Iterator[str]:
 
 def main(arguments: Sequence[str] | None = None, root: Path = ROOT) -> None:
     """Run commands and write their tables, or check the pages."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = program(__doc__)
     parser.add_argument("text", nargs="*", help="commands that contain one of these")
     parser.add_argument("--check", action="store_true", help="run nothing")
     given = parser.parse_args(arguments)

@@ -11,12 +11,11 @@ The data come with the repository (tests/data/elasticflow).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from _common import print_head, print_row
+from _tables import print_head, print_row
 from numpy.typing import NDArray
 
 from bft.models import Curve, Job, JobTable
@@ -27,6 +26,9 @@ from bft.replay.trace.node_trace import SECOND_NS
 
 FloatArray = NDArray[np.float64]
 FOLDER = Path(__file__).parents[1] / "tests" / "data" / "elasticflow"
+# Its own ends by job: submit_s, end_s, jct_s; and the GPUs of each job from each of its decisions on, 0 when it ends.
+RUN = FOLDER / "elasticflow.jobs.csv"
+ALLOCATIONS = FOLDER / "elasticflow.allocations.csv.gz"
 UNITS = 128
 SLOT_S = 240
 HORIZON_S = 2_000_000
@@ -45,14 +47,6 @@ MOST = {
 # Seconds of a start or restart, by number of GPUs: 2 + 2 (log2 GPUs + 1); 2 where its GPUs were in use before.
 BY_SIZE = tuple((2**step, 2.0 + 2 * (step + 1)) for step in range(7))
 CACHED = ((64, 2.0),)
-
-
-@dataclass(frozen=True)
-class Replayed:
-    """When our jobs end, in seconds (NaN: not at all), and how many were refused."""
-
-    end_s: FloatArray
-    refused: int
 
 
 def read_jobs(folder: Path) -> JobTable:
@@ -85,16 +79,6 @@ def read_jobs(folder: Path) -> JobTable:
     return JobTable(tuple(jobs))
 
 
-def read_run(folder: Path) -> pd.DataFrame:
-    """The run's own ends: submit_s, end_s, jct_s by job."""
-    return pd.read_csv(folder / "elasticflow.jobs.csv").set_index("job")
-
-
-def read_allocations(folder: Path) -> pd.DataFrame:
-    """The GPUs of each job from each of its decisions on: time_s, job, gpus; 0 when it ends."""
-    return pd.read_csv(folder / "elasticflow.allocations.csv.gz")
-
-
 def schedule(allocations: pd.DataFrame) -> Schedule:
     """The recorded allocations; a job keeps its last one until its work is done, whenever that is.
 
@@ -123,8 +107,8 @@ def replayed(
     restart_s: tuple[tuple[int, float], ...] = (),
     *,
     units: int = UNITS,
-) -> Replayed:
-    """Replay the jobs with admission by deadlines on 128 units."""
+) -> tuple[FloatArray, int]:
+    """Replay the jobs with admission by deadlines on 128 units: ends in s (NaN: none), and how many are refused."""
     rules = Rules(
         max_jobs=0,
         admission="deadline",
@@ -139,7 +123,7 @@ def replayed(
         for record in outcome.records
     ]
     refused = sum(record.refused_ns is not None for record in outcome.records)
-    return Replayed(np.array(ends), refused)
+    return np.array(ends), refused
 
 
 def in_slots(allocations: pd.DataFrame, end_s: FloatArray, cost_s: float) -> FloatArray:
@@ -154,7 +138,8 @@ def in_slots(allocations: pd.DataFrame, end_s: FloatArray, cost_s: float) -> Flo
 
 def print_accounting(jobs: JobTable) -> None:
     """Print acceptance and ends with the allocations of its run."""
-    run, allocations = read_run(FOLDER), read_allocations(FOLDER)
+    run = pd.read_csv(RUN, index_col="job")
+    allocations = pd.read_csv(ALLOCATIONS)
     policy, units = schedule(allocations), 64 * len(jobs)
     long = (run["jct_s"] > run["jct_s"].mean()).to_numpy()
     print("1. with its allocations: error of JCT; jobs that end in the same second\n")
@@ -170,15 +155,15 @@ def print_accounting(jobs: JobTable) -> None:
         ("4 to 16 s by size", BY_SIZE, True),
         ("2 s", CACHED, True),
     ):
-        ours = replayed(jobs, policy, restart_s, units=units)
+        end_s, refused = replayed(jobs, policy, restart_s, units=units)
         cost_s = 2.0 if restart_s == CACHED else 0.0
-        ends = in_slots(allocations, ours.end_s, cost_s) if slots else ours.end_s
+        ends = in_slots(allocations, end_s, cost_s) if slots else end_s
         late = ends - run["end_s"].to_numpy()
         off = np.abs(late / run["jct_s"].to_numpy())
         print_row(
             label,
             f"in slots of {SLOT_S:.0f} s" if slots else "when their work is done",
-            len(jobs) - ours.refused,
+            len(jobs) - refused,
             f"{np.median(off):.2%}",
             f"{np.quantile(off, 0.9):.2%}",
             f"{off[long].max():.2%}",
@@ -200,12 +185,12 @@ def print_policies(jobs: JobTable) -> None:
         "optimus, at events": Optimus(interval_s=0.0),
     }
     for name, policy in policies.items():
-        ours = replayed(jobs, policy, BY_SIZE)
+        end_s, refused = replayed(jobs, policy, BY_SIZE)
         print_row(
             name,
-            len(jobs) - ours.refused,
-            np.sum(ours.end_s <= deadline),
-            f"{np.nanmean(ours.end_s - submit):,.0f}",
+            len(jobs) - refused,
+            np.sum(end_s <= deadline),
+            f"{np.nanmean(end_s - submit):,.0f}",
         )
 
 

@@ -4,27 +4,25 @@
     python benchmarks/fidelity_pollux.py --interference [--cells inter50,inter25] [--workloads 1,2,6] [--seeds 1]
 
 16 nodes of 4 units, rounds of 60 s, 30 s for every start and restart, epochs that end at whole seconds: as there.
-Tiresias and Optimus must agree to the digit; Pollux' search is random, there as here. At the end, what a round costs.
+Tiresias and Optimus must agree to the digit; Pollux' search is random, there as here.
 `--interference`: Pollux without its avoidance of interference, where jobs on several nodes that meet lose a share.
 """
 
 from __future__ import annotations
 
-import argparse
-import csv
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from _common import print_head, print_row, reference_folder
+import pandas as pd
+from _published import reference_folder
+from _tables import print_head, print_row, program
 
 from bft.models.workloads.jobs_pollux import read_pollux_jobs
 from bft.replay import Replay, Rules, always_idle
 from bft.replay.policies import Policy
 from bft.replay.policies.optimus import Optimus
-from bft.replay.policies.pollux import Moment, Pollux, search
+from bft.replay.policies.pollux import Pollux
 from bft.replay.policies.tiresias import TiresiasPollux
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -37,7 +35,7 @@ INTERFERENCE = {
     "inter25": (False, 0.25),
     "inter50": (False, 0.5),
 }
-LOADS = {"1.0": "workloads", "0.5": "workloads-0.5"}
+LOADS = {"0.5": "workloads-0.5", "1.0": "workloads"}
 
 
 def average_jct_s(workload: Path, policy: Policy, rules: Rules = RULES) -> float:
@@ -56,28 +54,9 @@ def published(
     folder: Path, table: str = "results-jobload"
 ) -> dict[tuple[str, str], float]:
     """(policy-load, or cell of another table, workload) -> average completion time in s."""
-    with (folder / "published_avg_jct.csv").open() as stream:
-        rows = [row for row in csv.DictReader(stream) if row["set"] == table]
-    return {(row["policy"], row["workload"]): float(row["avg_jct"]) for row in rows}
-
-
-def round_seconds(jobs: int, seed: int) -> float:
-    """CPU time in s of one search for a number of jobs with various speed-ups."""
-    rng = np.random.default_rng(seed)
-    replicas = np.arange(1, 65)
-    speedup = np.zeros((jobs, 3, 65))
-    speedup[:, 1, 1:] = replicas ** rng.uniform(0.4, 0.95, (jobs, 1))
-    speedup[:, 2, 1:] = 0.8 * speedup[:, 1, 1:]
-    bounds = np.zeros(jobs, np.int64), np.full(jobs, 16)
-    current = np.zeros((jobs, NODES), np.int64)
-    moment = Moment(
-        current, np.full(NODES, 4), speedup, *bounds, np.full(jobs, 0.8), UNITS_PER_NODE
-    )
-    start, _ = search(moment, np.zeros((0, jobs, NODES), np.int16), rng)
-    moment.current[:] = start[0]
-    begun = time.process_time()
-    search(moment, start, rng)
-    return time.process_time() - begun
+    rows = pd.read_csv(folder / "published_avg_jct.csv").set_index("set").loc[table]
+    runs = zip(rows["policy"], rows["workload"], strict=True)
+    return dict(zip(runs, rows["avg_jct"], strict=True))
 
 
 def interference(
@@ -104,15 +83,12 @@ def interference(
 
 def main() -> None:
     """Print the tables."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = program(__doc__)
     parser.add_argument("--policies", default="tiresias,optimus,pollux")
     parser.add_argument("--workloads", default="1,2,6")
     parser.add_argument(
         "--seeds", type=int, default=3, help="runs of Pollux, with seeds 0, 1, ..."
     )
-    parser.add_argument("--loads", default="0.5,1.0")
     parser.add_argument(
         "--interference", action="store_true", help="the table of interference instead"
     )
@@ -128,9 +104,9 @@ def main() -> None:
         return
     golden = published(folder)
     print_head("load", "workload", "policy", "published", "ours", "off by", "runs")
-    for load in given.loads.split(","):
+    for load, workloads in LOADS.items():
         for workload in given.workloads.split(","):
-            path = folder / LOADS[load] / f"workload-{workload}.csv"
+            path = folder / workloads / f"workload-{workload}.csv"
             if not path.is_file():
                 continue
             for name in given.policies.split(","):
@@ -139,9 +115,7 @@ def main() -> None:
                     "optimus": [Optimus()],
                     "pollux": [Pollux(seed=seed) for seed in range(given.seeds)],
                 }
-                begun = time.process_time()
                 runs = [average_jct_s(path, policy) for policy in policies[name]]
-                cpu_s = (time.process_time() - begun) / len(runs)
                 goal, mean = (
                     golden[f"{name}-{load}", f"workload-{workload}"],
                     float(np.mean(runs)),
@@ -149,14 +123,6 @@ def main() -> None:
                 each = " ".join(f"{run:.2f}" for run in runs)
                 figures = (f"{goal:,.2f}", f"{mean:,.2f}", f"{mean / goal - 1:+.1%}")
                 print_row(load, workload, name, *figures, each)
-                print(f"{name}: {cpu_s:.0f} s CPU a run", file=sys.stderr)
-    print(
-        "\none round of the search on 16 nodes of 4 units, CPU seconds (median of 5)\n"
-    )
-    print_head("jobs", "CPU s")
-    for jobs in (10, 40, 80):
-        seconds = [round_seconds(jobs, seed) for seed in range(5)]
-        print_row(jobs, f"{np.median(seconds):.3f}")
 
 
 if __name__ == "__main__":

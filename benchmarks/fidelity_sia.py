@@ -11,16 +11,14 @@ application. Rows are means over orders of ties (`--seeds`), with the least and 
 
 from __future__ import annotations
 
-import argparse
 import shutil
-import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
-from _common import print_head, print_row, reference_folder
+from _published import reference_folder
+from _tables import print_head, print_row, program
 
 import bft
 
@@ -46,9 +44,7 @@ PROFILE_COLUMNS = {
 
 def main() -> None:
     """Print the table, or write the inputs."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = program(__doc__)
     parser.add_argument("--cells", help="default: all that are known")
     parser.add_argument(
         "--seeds", type=int, default=3, help="orders of ties; 0: the canonical one"
@@ -62,7 +58,13 @@ def main() -> None:
         print(f"{given.inputs}: workloads and applications for --jobs-format pollux")
         return
     golden = pd.read_csv(reference / "golden" / "summary.csv", index_col="run")
-    machines = clusters(reference)
+    # As --cluster takes them: 6x4:aws+2x8:dgx-ext+3x8:rtx.
+    machines = {
+        name: "+".join(
+            f"{row.nodes}x{row.gpus_per_node}:{row.gpu}" for row in rows.itertuples()
+        )
+        for name, rows in pd.read_csv(reference / "clusters.csv").groupby("cluster")
+    }
     known = list(golden.index[golden["policy"] == "sia"])
     constants = dict(pair.split("=", 1) for pair in given.set)
     print_head(
@@ -75,7 +77,6 @@ def main() -> None:
         for cell in given.cells.split(",") if given.cells else known:
             _, _, workload, cluster = cell.split("-")[:4]
             set_up = cell.removeprefix(f"sia-philly-{workload}-")
-            begun = time.process_time()
             runs = [
                 replay(
                     folder / f"workload-{workload}.csv",
@@ -86,19 +87,6 @@ def main() -> None:
                 for seed in range(1, given.seeds + 1) or (0,)
             ]
             print_row(workload + SET_UPS[set_up], *compared(golden.loc[cell], runs))
-            seconds = time.process_time() - begun
-            print(f"{cell}: {seconds:.0f} s CPU", file=sys.stderr)
-
-
-def clusters(reference: Path) -> dict[str, str]:
-    """The clusters of the artifact by name, as --cluster takes them: 6x4:aws+2x8:dgx-ext+3x8:rtx."""
-    table = pd.read_csv(reference / "clusters.csv")
-    return {
-        str(name): "+".join(
-            f"{row.nodes}x{row.gpus_per_node}:{row.gpu}" for row in rows.itertuples()
-        )
-        for name, rows in table.groupby("cluster")
-    }
 
 
 def write_inputs(reference: Path, folder: Path) -> None:

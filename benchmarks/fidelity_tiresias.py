@@ -12,14 +12,14 @@ jobs anywhere) and charges nothing for preemption. `differ` counts jobs that sta
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from _common import print_head, print_row, reference_folder
+from _published import reference_folder
+from _tables import print_head, print_row
 
 from bft.models.workloads.rigid_jobs import read_tiresias_jobs
 from bft.replay import Policy, Replay, Rules, always_idle
@@ -84,15 +84,8 @@ def golden(folder: Path, cluster: str, trace: str, policy: str) -> pd.DataFrame 
     file = folder / "golden" / f"{cluster}-{trace}-{policy}.job.csv.gz"
     if not file.exists():
         return None
-    with gzip.open(file, "rt") as stream:
-        return pd.read_csv(stream, dtype={"job_id": str}).set_index("job_id")[
-            ["start_time", "end_time"]
-        ]
-
-
-def percent(ratio: float) -> str:
-    """In percent, without a minus sign before 0."""
-    return f"{round(100 * ratio, 2) + 0.0:.2f}"
+    records = pd.read_csv(file, dtype={"job_id": str}, index_col="job_id")
+    return records[["start_time", "end_time"]]
 
 
 def main() -> None:
@@ -110,11 +103,10 @@ def main() -> None:
             theirs = float(summary[cluster, trace, name])
             ours, average = finished(folder, cluster, trace, make())
             expected = golden(folder, cluster, trace, name)
-            differ = (
-                "-"
-                if expected is None
-                else str(int((ours != expected.loc[ours.index]).any(axis=1).sum()))
-            )
+            differ = "-"
+            if expected is not None:
+                other = (ours != expected.loc[ours.index]).any(axis=1)
+                differ = str(other.sum())
             print_row(
                 name,
                 cluster,
@@ -145,7 +137,8 @@ def main() -> None:
         for cluster, trace in CELLS:
             theirs = float(summary[cluster, trace, schedule])
             ours_s = finished(folder, cluster, trace, deepcopy(policy))[1]
-            cells.append(percent(ours_s / theirs - 1))
+            # Without a minus sign before 0.
+            cells.append(f"{round(100 * (ours_s / theirs - 1), 2) + 0.0:.2f}")
         print_row(name, *cells)
 
 

@@ -1,29 +1,28 @@
 """Lucid's artifact on Venus as inputs and plans of `bft-replay compare`; benchmarks/README.md lists what each shows.
 
-    python benchmarks/lucid_venus.py FOLDER [--vc NAME...]
+    python benchmarks/lucid_venus.py FOLDER
 
 Writes into FOLDER: the jobs with the artifact's estimates and sharing scores, the virtual clusters (those of Lucid
 without the profiler's nodes), measured pairs, the forecast, counts of submissions, and the plans policies.toml and
 ablations.toml, whose paths are as FOLDER is given. Reference data are not in the repository: BFT_REFERENCE names
-their folder. `--vc`: some virtual clusters only.
+their folder.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
-from _colocation import read_colocation
-from _common import reference_folder
-from fidelity_lucid import (
-    POOR_ESTIMATE_S,
-    PROFILER_FROM,
-    UNIT_MEMORY_GIB,
-    UNITS_PER_NODE,
-)
+from _published import read_colocation, reference_folder
+from _tables import program
 
+UNITS_PER_NODE = 8
+# The artifact's stand-in for estimates below 0, and the memory of its units.
+POOR_ESTIMATE_S = 1000.0
+UNIT_MEMORY_GIB = 24.0
+# Where the profiler's two nodes come from.
+PROFILER_FROM = ("vc8Gr", "vcefl")
 POLICIES = """\
 # Lucid's artifact: all policies on all virtual clusters.
 [options]
@@ -103,16 +102,19 @@ def prepare(lucid: Path, folder: Path, vcs: Sequence[str] = ()) -> None:
     columns = ["model_a", "model_b", "xi_a", "xi_b", "batch_a", "batch_b"]
     pairs = [[getattr(row, column) for column in columns] for row in measured]
     pd.DataFrame(pairs, columns=columns).to_csv(folder / "xi.csv", index=False)
-    forecast = pd.read_csv(lucid / "Venus_throughput_pred.csv.gz")
-    forecast = forecast.rename(
-        columns={"pred_gpu_job": "jobs", "pred_gpu_num": "units"}
-    )
-    forecast[["time", "jobs", "units"]].to_csv(folder / "forecast.csv", index=False)
-    counts = pd.read_csv(lucid / "cluster_throughput.csv.gz")
-    counts = counts.rename(
-        columns={"submit_gpu_job": "jobs", "submit_gpu_num": "units"}
-    )
-    counts[["time", "jobs", "units"]].to_csv(folder / "submissions.csv", index=False)
+    names = {
+        "pred_gpu_job": "jobs",
+        "pred_gpu_num": "units",
+        "submit_gpu_job": "jobs",
+        "submit_gpu_num": "units",
+    }
+    for source, target in (
+        ("Venus_throughput_pred", "forecast"),
+        ("cluster_throughput", "submissions"),
+    ):
+        counts = pd.read_csv(lucid / f"{source}.csv.gz").rename(columns=names)
+        columns = ["time", "jobs", "units"]
+        counts[columns].to_csv(folder / f"{target}.csv", index=False)
 
     ours = LUCID.format(folder=folder, memory=UNIT_MEMORY_GIB)
     (folder / "policies.toml").write_text(POLICIES.format(folder=folder, lucid=ours))
@@ -126,18 +128,10 @@ def prepare(lucid: Path, folder: Path, vcs: Sequence[str] = ()) -> None:
 
 def main() -> None:
     """Write them."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = program(__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument(
-        "--vc",
-        action="append",
-        default=[],
-        help="this virtual cluster only; several times for several",
-    )
     given = parser.parse_args()
-    prepare(reference_folder() / "lucid", given.folder, given.vc)
+    prepare(reference_folder() / "lucid", given.folder)
     print(
         f"{given.folder}/policies.toml, {given.folder}/ablations.toml: plans for bft-replay compare --plan"
     )

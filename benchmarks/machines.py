@@ -1,8 +1,7 @@
 """What the idle nodes of public machines are worth, and what it costs their users: a page of what FOLDER holds.
 
-    python -m benchmarks.machines FOLDER              # writes FOLDER/machines.md and FOLDER/machines.svg
+    python -m benchmarks.machines FOLDER              # writes FOLDER/machines.md
     python -m benchmarks.machines FOLDER --days 14    # replays 14 days of each instead of 7
-    python -m benchmarks.machines --list              # which files are looked for
 
 FOLDER holds data sets of docs/data.md as they were downloaded, in any folders below it. They are known by their names,
 other tables by their columns. Of each the whole is ingested, and its middle days are replayed: with the published
@@ -11,7 +10,6 @@ setting and with `--preset best`, jobs generated to its size, the exact dynamic 
 
 from __future__ import annotations
 
-import argparse
 import re
 import sys
 from collections.abc import Iterator, Sequence
@@ -19,16 +17,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pandas as pd
-
 import bft
+from benchmarks._tables import program
 from bft.models import InputError
 from bft.replay.logs.formats import detect
 from bft.replay.logs.lines import first_line, open_lines
 from bft.replay.logs.tables import column_map, public_tables
-from bft.replay.report.chart import Axis, Bars, Chart
-from bft.replay.report.paper_form import write_chart
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.parts import cut
 from bft.replay.trace.trace_statistics import iso, trace_statistics
@@ -94,19 +88,12 @@ DATA_SETS = (
 
 def main() -> int:
     """Write the page; 1 where a data set could not be read, 2 where there is none."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("folder", type=Path, nargs="?")
+    parser = program(__doc__)
+    parser.add_argument("folder", type=Path)
     parser.add_argument(
         "--days", type=float, default=7.0, help="to replay; 0: none [7]"
     )
-    parser.add_argument("--list", action="store_true", help="print what is looked for")
     given = parser.parse_args()
-    if given.list or given.folder is None:
-        for known in DATA_SETS:
-            print(f"{known.machine:<22}{known.files}")
-        return 0
     if not given.folder.is_dir():
         parser.error(f"there is no folder {given.folder}")
     found, unknown = recognised(given.folder)
@@ -118,8 +105,6 @@ def main() -> int:
             rows.append(measured(known, files, given.days))
         except InputError as error:
             failed.append(f"- {known.machine}: {error}")
-    if rows:
-        write_chart(chart(rows), given.folder / "machines.svg", "svg")
     page = given.folder / "machines.md"
     page.write_text("\n".join(lines_of(rows, failed, unknown, given.folder)) + "\n")
     print(page)
@@ -202,23 +187,6 @@ def worth(metrics: dict[str, Any]) -> float | None:
     return float(metrics["U"] * metrics["dedicated_nodes"])
 
 
-def chart(rows: Sequence[dict[str, Any]]) -> Chart:
-    """Return the figure: idle nodes and what they are worth, in percent of each machine."""
-    names = tuple(row["machine"] for row in rows)
-    nodes = np.array([row["nodes"] for row in rows], dtype=np.float64)
-    idle = [
-        row["best"].get("eq_nodes", row["whole"]["idle_nodes_mean"]) for row in rows
-    ]
-    series = {"idle": 100 * np.array(idle, dtype=np.float64) / nodes}
-    for name in SETTINGS:
-        nodes_worth = [worth(row[name]) or 0.0 for row in rows]
-        series[f"worth, {name}"] = 100 * np.array(nodes_worth) / nodes
-    table = pd.DataFrame({"machine": names, **series})
-    note = "Nodes in percent of the machine: idle on average, and dedicated ones that would have done as much."
-    drawing = Bars(names, Axis("% of the machine's nodes"), series)
-    return Chart("machines", "What idle nodes are worth", note, drawing, table)
-
-
 EXPLAINED = f"""\
 Idle share, idle nodes and fragments are those of all days in the files; the replays are of the windows below.
 *Worth* is the number of dedicated nodes on which the same generated jobs would have done as much under the same
@@ -244,7 +212,6 @@ def lines_of(
     """Yield the lines of the page."""
     yield from ("# What the idle nodes of these machines are worth, and what it costs their users", "")  # fmt: skip
     if rows:
-        yield from ("![What idle nodes are worth](machines.svg)", "")
         yield f"| {' | '.join(HEADER)} |"
         yield f"|{'---|' * len(HEADER)}"
         for row in rows:

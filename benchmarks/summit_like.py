@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import argparse
-import sys
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
-from bft.datasets.node_traces import SUMMIT_NODES
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    import numpy as np
-    from numpy.typing import NDArray
-
-    from bft.datasets.node_traces import NodeTraceTable
+from bft.datasets.node_traces import (
+    SUMMIT_NODES,
+    NodeTraceTable,
+    generate_node_trace,
+)
 
 SUMMIT_FACTS: Final[dict[str, float]] = {
     "gap p50 s": 30, "gap mean s": 54, "gap p90 s": 111, "gap p99 s": 354, "gap min s": 10,
@@ -50,9 +50,6 @@ def measure(trace: NodeTraceTable) -> dict[str, float]:
     dict
         Same keys as `SUMMIT_FACTS`, the unit at the end of each.
     """
-    import numpy as np
-    import pandas as pd
-
     universe = trace.nodes
     start, end = (
         pd.Timestamp(trace.metadata["start"]),
@@ -136,38 +133,24 @@ def measure(trace: NodeTraceTable) -> dict[str, float]:
     return figures
 
 
-def comparison(columns: dict[str, dict[str, float]]) -> str:
-    """Facts and measurements side by side, as Markdown."""
-    lines = [
-        "| what | Summit | " + " | ".join(columns) + " |",
-        "|---|" + "---:|" * (len(columns) + 1),
-    ]
-    for key, fact in SUMMIT_FACTS.items():
-        cells = [f"{fact:g}", *(f"{column[key]:.4g}" for column in columns.values())]
-        lines.append(f"| {key} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     """Generate traces and print them beside Summit."""
-    from bft.datasets.node_traces import generate_node_trace
-
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
-        "--nodes", type=int, default=SUMMIT_NODES, help="size of the machine"
+        "--nodes", type=int, default=SUMMIT_NODES, help="of the machine"
     )
     parser.add_argument("--days", type=float, default=14.9, help="length of the trace")
-    parser.add_argument(
-        "--seeds", type=int, nargs="+", default=[0, 1], help="one column for each"
-    )
-    options = parser.parse_args(arguments)
-    columns = {
-        f"seed {seed}": measure(
-            generate_node_trace(nodes=options.nodes, days=options.days, seed=seed)
-        )
-        for seed in options.seeds
-    }
-    sys.stdout.write(comparison(columns) + "\n")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
+    given = parser.parse_args(arguments)
+    columns = []
+    for seed in given.seeds:
+        trace = generate_node_trace(nodes=given.nodes, days=given.days, seed=seed)
+        columns.append(measure(trace))
+    heads = ("what", "Summit", *(f"seed {seed}" for seed in given.seeds))
+    print(f"| {' | '.join(heads)} |\n{'|---' * len(heads)}|")
+    for key, fact in SUMMIT_FACTS.items():
+        cells = [f"{fact:g}", *(f"{column[key]:.4g}" for column in columns)]
+        print(f"| {key} | {' | '.join(cells)} |")
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from options_page import options_page
 from bft.milp import documents
 from bft.milp.formulations import items
 from bft.models import objectives
+from bft.models.job_tables import COLUMNS
 from bft.models.measure.log_forms import FORMS
 from bft.models.searches.searches import Evolution, SuccessiveHalving
 from bft.models.sharing import xi_table
@@ -57,6 +58,7 @@ def write_parts(folder: Path) -> None:
         "figures": "\n".join(figures()),
         "log-forms": "\n".join(log_forms()),
         "log-formats": "\n".join(log_formats()),
+        "job-columns": "\n".join(job_columns()),
         "job-formats": "\n".join(job_formats()),
         "log-notes": "\n".join(log_notes()),
         "modules": "\n".join(modules()),
@@ -98,6 +100,15 @@ def log_formats() -> Iterator[str]:
     """Yield a line for each format of scheduler logs, as `list formats` prints it."""
     width = max(map(len, BUILT_IN))
     return (f"{name:{width}}  {form.about}" for name, form in BUILT_IN.items())
+
+
+def job_columns() -> Iterator[str]:
+    """Yield the table of the columns of job tables that hold one value."""
+    rows = [
+        (f"`{name}`", "optional" * (each.default is not ...), each.meaning)
+        for name, each in COLUMNS.items()
+    ]
+    return table(("column", "", "meaning"), rows)
 
 
 def job_formats() -> Iterator[str]:

@@ -20,7 +20,7 @@ from bft.milp.jobs import (
     ProblemError,
 )
 from bft.milp.terms import Rows
-from bft.milp.values import Value
+from bft.milp.values import Value, check_value
 
 CostModel = Literal["bftrainer", "stall"]
 Status = Literal["optimal", "feasible", "fallback", "infeasible"]
@@ -120,6 +120,11 @@ class Limit:
     if_any: Mapping[int, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for job in self.jobs:
+            if not isinstance(job, int | np.integer) or job < 0:
+                raise ProblemError(
+                    f"limit: expected jobs by their positions in Problem.jobs, whole numbers >= 0, not {job!r}"
+                )
         for number in (self.most, *self.per_unit.values(), *self.if_any.values()):
             if not isinstance(number, int | np.integer) or not 0 <= number <= MAX_UNITS:
                 raise ProblemError(
@@ -352,6 +357,8 @@ class Problem:
             self._check_kinds(self.kinds)
         if self.limits:
             self._check_limits()
+        if self.value is not None:
+            check_value(self.value)
         if self.cost_model not in ("bftrainer", "stall"):
             raise ProblemError(
                 f"cost_model must be 'bftrainer' or 'stall', not {self.cost_model!r}"

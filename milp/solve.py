@@ -31,7 +31,7 @@ from bft.milp.formulations.sharing import keep_answer, solve_sharing
 from bft.milp.formulations.transfers import shares_of, value_of
 from bft.milp.jobs import ProblemError
 from bft.milp.problem import TIES, Problem, Solution, Status, Ties
-from bft.milp.tables import complaint, keep, tables_of, tamed
+from bft.milp.tables import complaint, keep, rules_all_out, tables_of, tamed
 from bft.milp.tolerances import SOLVER_ZERO, TOLERANCE
 
 logger = logging.getLogger(__name__)
@@ -213,6 +213,8 @@ def solve(
         started,
     )
     solution = _solve(asked, canonical=ties == "canonical", verify=verify)
+    if not solution.note and rules_all_out(problem):
+        solution.note = "value: -inf for all units that a job could get"
     solution.seconds = time.perf_counter() - started
     return solution
 

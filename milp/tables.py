@@ -297,6 +297,17 @@ def _check(
     line[at] = bend <= EQUAL_SLOPES * largest[table]
 
 
+def rules_all_out(problem: Problem) -> bool:
+    """Whether a value function of a user is -inf for all units that any job could get."""
+    if problem.value is None:
+        return False
+    tables = tables_of(problem)
+    if np.isfinite(tables.values).sum() > len(tables.owner):
+        return False
+    usual = tables_of(replace(problem, value=None))
+    return bool(np.isfinite(usual.values).sum() > len(usual.owner))
+
+
 def tamed(problem: Problem) -> Problem:
     """Return the problem with extremely low values raised to a size that still rules them out.
 

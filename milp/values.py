@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from inspect import signature
 from types import FunctionType
 
 import numpy as np
 
-from bft.milp.jobs import BoolArray, FloatArray, IntArray
+from bft.milp.jobs import BoolArray, FloatArray, IntArray, ProblemError
 
 Value = Callable[..., float]
 """A function with the parameters of `value`."""
@@ -66,6 +67,17 @@ def value(
     else:
         gained -= lost_s * rate
     return gained * weight
+
+
+def check_value(worth: Value) -> None:
+    """Refuse what cannot be called as `value` is, before Numba does so in its own words."""
+    parameters = signature(value).parameters
+    try:
+        signature(worth).bind(*parameters)
+    except (TypeError, ValueError) as error:
+        what = f"value: expected a function of {', '.join(parameters)}, as bft.milp.value is"
+        named = getattr(worth, "__name__", repr(worth))
+        raise ProblemError(f"{what}, not {named}: {error}") from None
 
 
 Filled = tuple[FloatArray, BoolArray, float]
@@ -134,7 +146,7 @@ def fill(
             s = shape[row, k]
             if s < 0:
                 continue
-            has = now if k == own else 0
+            has, at = now if k == own else 0, base + before[k]
             p, end = ends[s, 0], ends[s + 1, 0]
             up, down = tcup[row, k], tcdw[row, k]
             for i in range(ends[s, 1], ends[s + 1, 1]):
@@ -150,21 +162,28 @@ def fill(
                     if p + 1 < end and points[p + 1, NS] <= high:
                         last = int(np.ceil(points[p + 1, NS])) - 1
                         b = int(points[p + 1, NS]) - 1
-                    piece = points[p]
-                    for n in range(least, last + 1):
-                        ratio, bends = alone, not a <= n <= b or -1 <= n - has <= 1
-                        for e in range(first, names):
-                            if named[e, 0] == n:
-                                ratio = named[e, 1]
-                            bends |= abs(named[e, 0] - n) <= 1
-                        if ratio == np.inf:
-                            continue
-                        at = base + before[k] + n
-                        objective = piece[SLOPES] * (n - piece[NS]) + piece[OS]
-                        values[at] = value(
-                            objective, ratio, rate, n, has, up, down, factor, tfwd, stall
-                        )  # fmt: skip
-                        line[at] = not bends
+                    shift, height, rise = points[p]
+                    # A slice and a count from 0 let the compiler do several at once.
+                    run = values[at + least : at + last + 1]
+                    if alone < np.inf:
+                        for u in range(len(run)):
+                            n = least + u
+                            objective = rise * (n - shift) + height
+                            run[u] = value(
+                                objective, alone, rate, n, has, up, down, factor, tfwd, stall
+                            )  # fmt: skip
+                        line[at + max(a, least) : at + min(b, last) + 1] = True
+                    # It bends where the job changes, and beside counts with a ratio of their own.
+                    line[at + max(has - 1, 0) : at + has + 2] = False
+                    for e in range(first, names):
+                        n, ratio = int(named[e, 0]), named[e, 1]
+                        line[at + max(n - 1, 0) : at + n + 2] = False
+                        if least <= n <= last:
+                            objective = rise * (n - shift) + height
+                            worth = value(
+                                objective, ratio, rate, n, has, up, down, factor, tfwd, stall
+                            )  # fmt: skip
+                            run[n - least] = worth if ratio < np.inf else -np.inf
                     least = last + 1
         while keeps and values[base + before[own] + keeps] == -np.inf:
             keeps -= 1  # as another `value` may rule it out

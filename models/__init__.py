@@ -21,13 +21,11 @@ if TYPE_CHECKING:
         write_jobs as write_jobs,
     )
     from bft.models.jobs import (
-        Dynamics as Dynamics,
         Job as Job,
         JobTable as JobTable,
-        Profile as Profile,
     )
-    from bft.models.learned.duration import DurationEstimator as DurationEstimator
     from bft.models.learned.duration import (
+        DurationEstimator as DurationEstimator,
         Forecaster as Forecaster,
         submissions as submissions,
     )
@@ -39,8 +37,8 @@ if TYPE_CHECKING:
         read_model as read_model,
         write_model as write_model,
     )
-    from bft.models.measure.training_log import StepTimes as StepTimes
     from bft.models.measure.training_log import (
+        StepTimes as StepTimes,
         read_log as read_log,
         read_step_times as read_step_times,
     )
@@ -57,17 +55,15 @@ if TYPE_CHECKING:
         Orders as Orders,
         Workload as Workload,
     )
-    from bft.models.sharing.xi_table import (
-        UnitMemory as UnitMemory,
-        fit_beside as fit_beside,
-        read_unit_memory as read_unit_memory,
-    )
     from bft.models.sharing.xi_estimator import (
         XiEstimate as XiEstimate,
         XiEstimator as XiEstimator,
     )
     from bft.models.sharing.xi_table import (
+        UnitMemory as UnitMemory,
         XiTable as XiTable,
+        fit_beside as fit_beside,
+        read_unit_memory as read_unit_memory,
         read_xi as read_xi,
         xi_from_frame as xi_from_frame,
     )
@@ -82,6 +78,9 @@ if TYPE_CHECKING:
     from bft.models.speed.goodput import (
         BatchLimits as BatchLimits,
         Goodput as Goodput,
+        Observations as Observations,
+        ThroughputParameters as ThroughputParameters,
+        fit_throughput as fit_throughput,
         goodput_table as goodput_table,
         noise_scale as noise_scale,
         replica_cap as replica_cap,
@@ -93,21 +92,16 @@ if TYPE_CHECKING:
         fit_scalability as fit_scalability,
         read_throughputs as read_throughputs,
     )
-    from bft.models.speed.goodput import (
-        Observations as Observations,
-        ThroughputParameters as ThroughputParameters,
-        fit_throughput as fit_throughput,
-    )
     from bft.models.tables import (
         read_table as read_table,
         write_parquet as write_parquet,
     )
+    from bft.models.workloads.jobs_pollux import read_pollux_jobs as read_pollux_jobs
     from bft.models.workloads.rigid_jobs import (
+        read_philly_jobs as read_philly_jobs,
+        read_swf_jobs as read_swf_jobs,
         read_tiresias_jobs as read_tiresias_jobs,
         read_venus_jobs as read_venus_jobs,
     )
-    from bft.models.workloads.rigid_jobs import read_philly_jobs as read_philly_jobs
-    from bft.models.workloads.jobs_pollux import read_pollux_jobs as read_pollux_jobs
-    from bft.models.workloads.rigid_jobs import read_swf_jobs as read_swf_jobs
 else:
     __getattr__, __dir__, __all__ = public_names(__name__)

@@ -27,11 +27,12 @@ from decimal import Decimal
 from numbers import Real
 from pathlib import Path
 from types import EllipsisType
-from typing import TYPE_CHECKING, Any, Final, TypedDict, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bft.models.checks import nearest
 from bft.models.curves import FloatArray
 from bft.models.errors import InputError
 
@@ -52,6 +53,8 @@ WHOLE_BELOW: Final = 2**53
 SECOND_NS: Final = 1_000_000_000
 # Seconds since 1970 that fit 64 bits of nanoseconds (until the year 2261).
 MAX_SECONDS: Final = 9.2e9
+# Names of columns at least this much alike are taken for one misspelt: with a letter swapped, missing or added.
+ALIKE: Final = 0.82
 # Characters of a cell that a message shows.
 _SHOWN: Final = 80
 
@@ -62,21 +65,13 @@ _INSTANT: Final = re.compile(r"(\d{4}-\d\d?-\d\d?|\d{8}(?=T))([T ].*)?", re.ASCI
 # What states the zone at the end of a time of day.
 _ZONE: Final = re.compile(r"(?:[Zz]|[+-]\d\d(?::?\d\d)?)$", re.ASCII)
 
+# Limits of a number: at least `min`, more than `above`, at most `max`, less than `below`.
 _COMPARE: Final[Mapping[str, tuple[Callable[[float, float], bool], str]]] = {
     "min": (operator.ge, ">="),
     "above": (operator.gt, ">"),
     "max": (operator.le, "<="),
     "below": (operator.lt, "<"),
 }
-
-
-class Bounds(TypedDict, total=False):
-    """Limits of a number: at least `min`, more than `above`, at most `max`, less than `below`."""
-
-    min: float
-    above: float
-    max: float
-    below: float
 
 
 def read_number(value: object) -> float:
@@ -205,6 +200,10 @@ class Rows:
         missing = [column for column in columns if column not in self._cells]
         if missing:
             further = f" and optionally {', '.join(optional)}" if optional else ""
+            for other in self._cells:
+                known = other in (*columns, *optional)
+                if not known and (meant := nearest(other, missing, ALIKE)):
+                    hint = f"did you mean {meant} by {other}?"
             raise self.error(
                 f"missing column{'s' * (len(missing) > 1)} {', '.join(missing)}; "
                 f"expected {', '.join(columns)}{further}; it has {', '.join(self._cells) or 'none'}",
@@ -231,11 +230,11 @@ class Rows:
 
     # --- a whole column
 
-    def all_numbers(self, column: str, **bounds: Unpack[Bounds]) -> FloatArray:
+    def all_numbers(self, column: str, **bounds: float) -> FloatArray:
         """A column of numbers: float64 of shape (rows,). InputError as `Row.number`."""
         return np.array([row.number(column, **bounds) for row in self], np.float64)
 
-    def all_wholes(self, column: str, **bounds: Unpack[Bounds]) -> FloatArray:
+    def all_wholes(self, column: str, **bounds: float) -> FloatArray:
         """A column of whole numbers: float64 of shape (rows,). InputError as `Row.whole`."""
         return np.array([row.whole(column, **bounds) for row in self], np.float64)
 
@@ -333,7 +332,7 @@ class Row:
         }
 
     def number(
-        self, column: str, default: D | EllipsisType = ..., **bounds: Unpack[Bounds]
+        self, column: str, default: D | EllipsisType = ..., **bounds: float
     ) -> float | D:
         """The finite number in a cell; `default` for a gap."""
         value = read_number(self._rows.values(column)[self.index])
@@ -342,19 +341,14 @@ class Row:
         return self._default(column, default, "a finite number", bounds)
 
     def whole(
-        self, column: str, default: D | EllipsisType = ..., **bounds: Unpack[Bounds]
+        self, column: str, default: D | EllipsisType = ..., **bounds: float
     ) -> int | D:
         """The whole number in a cell; `default` for a gap."""
         value = read_number(self._rows.values(column)[self.index])
         if value.is_integer() and abs(value) < WHOLE_BELOW and _within(value, bounds):
             return int(value)
-        if abs(value) >= WHOLE_BELOW:
-            bounds = (
-                {**bounds, "below": WHOLE_BELOW}
-                if value > 0
-                else {**bounds, "above": -WHOLE_BELOW}
-            )
-        return self._default(column, default, "a whole number", bounds)
+        large = f" < {WHOLE_BELOW} in size" if abs(value) >= WHOLE_BELOW else ""
+        return self._default(column, default, f"a whole number{large}", bounds)
 
     def name(self, column: str, default: D | EllipsisType = ...) -> str | D:
         """The text in a cell without spaces around it, or the digits of a whole number; `default` for an empty cell."""
@@ -396,7 +390,7 @@ class Row:
                 return origin_ns + round(seconds * SECOND_NS)
         return self._default(column, default, expected, {})
 
-    def numbers(self, column: str, **bounds: Unpack[Bounds]) -> list[float]:
+    def numbers(self, column: str, **bounds: float) -> list[float]:
         """The list of finite numbers in a cell."""
         value = listed = self._rows.values(column)[self.index]
         if isinstance(value, str):
@@ -441,7 +435,11 @@ class Row:
         return self.error(column or error.column or "", error.what, error.hint)
 
     def _default(
-        self, column: str, default: D | EllipsisType, expected: str, bounds: Bounds
+        self,
+        column: str,
+        default: D | EllipsisType,
+        expected: str,
+        bounds: Mapping[str, float],
     ) -> D:
         value = self._rows.values(column)[self.index]
         if not isinstance(default, EllipsisType) and is_gap(value):
@@ -464,11 +462,11 @@ def _as_name(value: object) -> str:
     return str(value) if is_whole else ""
 
 
-def _within(value: float, bounds: Bounds) -> bool:
-    return all(_COMPARE[bound][0](value, limit) for bound, limit in bounds.items())  # type: ignore[arg-type]
+def _within(value: float, bounds: Mapping[str, float]) -> bool:
+    return all(_COMPARE[bound][0](value, limit) for bound, limit in bounds.items())
 
 
-def _expected(noun: str, bounds: Bounds) -> str:
+def _expected(noun: str, bounds: Mapping[str, float]) -> str:
     """The limits of a number in words."""
     limits = " and ".join(
         f"{_COMPARE[bound][1]} {limit:.16g}" for bound, limit in bounds.items()

@@ -51,70 +51,58 @@ class Number(Check):
     Parameters
     ----------
     low, high
-        Smallest and largest allowed value; None for no limit. NaN and infinities are never allowed.
+        Smallest and largest allowed value. NaN and infinities are never allowed.
     above, below
         Exclude `low`, or `high`, itself.
-    whole
-        Whole numbers only.
-    seconds
-        Say so in messages.
+    kind
+        The type in one word: `integer` for whole numbers only; `seconds` is said in messages.
     """
 
-    low: float | None = None
-    high: float | None = None
+    low: float = -math.inf
+    high: float = math.inf
     above: bool = False
     below: bool = False
-    whole: bool = False
-    seconds: bool = False
-
-    @property
-    def kind(self) -> str:
-        """The type in one word."""
-        return "integer" if self.whole else "seconds" if self.seconds else "number"
+    kind: str = "number"
 
     @property
     def expected(self) -> str:
         """A description of valid values."""
         nouns = {"integer": "a whole number", "seconds": "a number of seconds"}
         limits = []
-        if self.low is not None:
+        if self.low > -math.inf:
             limits.append(f"{'>' if self.above else '>='} {self.low:g}")
-        if self.high is not None:
+        if self.high < math.inf:
             limits.append(f"{'<' if self.below else 'at most'} {self.high:g}")
         noun = nouns.get(self.kind, "a finite number")
         return f"{noun} {' and '.join(limits)}".rstrip()
 
     def __call__(self, value: Any) -> Any:
         """Return an int or a float."""
-        if not isinstance(value, bool):
-            if self.whole and isinstance(value, Integral) and self._inside(value):
-                return int(value)
-            if not self.whole and isinstance(value, Real) and self._inside(value):
-                return float(value)
+        whole = self.kind == "integer"
+        wanted: Any = Integral if whole else Real
+        is_number = isinstance(value, wanted) and not isinstance(value, bool)
+        if is_number and math.isfinite(value):
+            above = value > self.low if self.above else value >= self.low
+            if above and (value < self.high if self.below else value <= self.high):
+                return int(value) if whole else float(value)
         raise ValueError(f"expected {self.expected}, not {value!r}")
 
     def read(self, text: str) -> Any:
         """Return the number that a text states."""
         try:
-            return self(int(text) if self.whole else float(text))
+            return self(int(text) if self.kind == "integer" else float(text))
         except (ValueError, OverflowError):
             raise ValueError(f"expected {self.expected}, not {text!r}") from None
-
-    def _inside(self, value: Any) -> bool:
-        low, high = self.low, self.high
-        above = low is None or (value > low if self.above else value >= low)
-        below = high is None or (value < high if self.below else value <= high)
-        return above and below and math.isfinite(value)
 
 
 def seconds(*, zero: bool = False, high: float = MAX_S) -> Number:
     """A number of seconds, above 0 or (with `zero`) at least 0."""
-    return Number(0, high, above=not zero, seconds=True)
+    return Number(0, high, above=not zero, kind="seconds")
 
 
-def whole(low: int) -> Number:
+def whole(low: int, high: float = math.inf) -> Number:
     """A whole number from `low` on."""
-    return Number(low, whole=True)
+    return Number(low, high, kind="integer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,15 +136,20 @@ class Name(Check):
         )
 
 
-def did_you_mean(value: object, names: Iterable[str]) -> str:
-    """The end of a message about an unknown name: the name that may have been meant, or nothing."""
-    from difflib import (
-        get_close_matches,
-    )  # here: who makes no mistake need not wait for it
+def nearest(value: object, names: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The name that may have been meant by one that is not known; `cutoff` is the least likeness, 1 for the same."""
+    # Here: who makes no mistake need not wait for it.
+    from difflib import get_close_matches
 
     by_lower = {name.lower(): name for name in names}
-    near = get_close_matches(str(value).lower(), by_lower, n=1)
-    return f"; did you mean {by_lower[near[0]]!r}?" if near else ""
+    near = get_close_matches(str(value).lower(), by_lower, 1, cutoff)
+    return by_lower[near[0]] if near else None
+
+
+def did_you_mean(value: object, names: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the name that may have been meant, or nothing."""
+    meant = nearest(value, names)
+    return f"; did you mean {meant!r}?" if meant else ""
 
 
 def refuse_unknown(options: Iterable[str], known: Collection[str]) -> None:
@@ -195,6 +188,13 @@ def _text(value: Any) -> str:
     except UnicodeError:
         raise ValueError(f"expected UTF-8 text, not {text!r}; rename it") from None
     return text
+
+
+def _texts(value: Any) -> Any:
+    if not isinstance(value, tuple | list):
+        return _text(value)
+    texts = tuple(map(_text, value))
+    return texts if len(texts) > 1 else next(iter(texts), None)
 
 
 def _flag(value: Any) -> bool:
@@ -240,21 +240,6 @@ class Several(Check):
             raise ValueError(f"expected several values, not {value!r}")
         entries = value.items() if isinstance(value, Mapping) else value
         return tuple(self.each(entry) for entry in entries)
-
-
-@dataclass(frozen=True, slots=True)
-class OneOrMore(Check):
-    """One value of a kind, or several in a tuple."""
-
-    each: Check
-    kind: str = "one or more"
-
-    def __call__(self, value: Any) -> Any:
-        """Return the only value, or several as a tuple; None for no value."""
-        if not isinstance(value, tuple | list):
-            return self.each(value)
-        values = tuple(self.each(entry) for entry in value)
-        return values if len(values) > 1 else next(iter(values), None)
 
 
 def _seconds_by_size(value: Any) -> tuple[tuple[int, float], ...]:
@@ -307,6 +292,8 @@ def _arrival(value: Any) -> str:
 FLAG = Form(_flag, "flag", {"yes": True, "true": True, "no": False, "false": False})
 # A text, or a path, that a result can record.
 TEXT = Form(_text)
+# One such text, or several in a tuple.
+TEXTS = Form(_texts)
 # Two names, also as text with a comma between.
 PAIR = Form(_pair, "pair")
 # A value by a name, both as text: a pair, or text NAME=VALUE.

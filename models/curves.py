@@ -126,19 +126,7 @@ class OnlineCurve:
     _seen: dict[int, tuple[float, float]] = field(default_factory=dict)
 
     def observe(self, units: int, rate: float, seconds: float) -> None:
-        """The job ran on `units` at `rate` samples/s for `seconds`; nothing is learned from 0 seconds.
-
-        Raises
-        ------
-        ValueError
-            For units below 1, and for what is negative or not finite.
-        """
-        if units < 1 or not (
-            np.isfinite(rate) and rate >= 0 and np.isfinite(seconds) and seconds >= 0
-        ):
-            raise ValueError(
-                f"expected units >= 1, finite rate and seconds >= 0, not {units} units, {rate} samples/s, {seconds} s"
-            )
+        """The job ran on `units` at `rate` samples/s for `seconds`; nothing is learned from 0 seconds."""
         if seconds > 0:
             before, samples = self._seen.get(units, (0.0, 0.0))
             self._seen[units] = before + seconds, samples + rate * seconds

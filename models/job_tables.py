@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Unpack
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from bft.models.cells import Bounds, Row, Rows, read_number, shown
+from bft.models.cells import ALIKE, Row, Rows, read_number, shown
+from bft.models.checks import nearest
 from bft.models.curves import Curve
 from bft.models.errors import InputError
 from bft.models.jobs import MAX_UNITS, Job, JobTable
@@ -18,31 +19,60 @@ from bft.models.tables import read_table, trusting_pickles, write_parquet
 
 
 class Column(NamedTuple):
-    """A column of one value a job: the field of `Job` that it fills, and how its cells are read."""
+    """A column of one value a job: the field of `Job` that it fills, how its cells are read, and what they say.
+
+    One with a default is optional. The page on files lists the meanings.
+    """
 
     field: str
     read: Callable[..., Any]
+    meaning: str
     default: Any = ...
-    bounds: Bounds = {}  # noqa: RUF012 - never changed
+    bounds: Mapping[str, float] = {}
 
 
-# Columns beside the name, the sizes (Jmin, Jmax, sizes) and the curves (Ns, Ps, Os); those with a default are optional.
+# Columns beside the name, the sizes (Jmin, Jmax, sizes) and the curves (Ns, Ps, Os).
 COLUMNS: Mapping[str, Column] = {
-    "Pmax": Column("pmax", Row.number),
-    "Tsub": Column("tsub_ns", Row.instant),
-    "Tcup": Column("tcup_s", Row.number),
-    "Tcdw": Column("tcdw_s", Row.number),
-    "Jreq": Column("jreq", Row.whole, None, {"max": MAX_UNITS}),
-    "weight": Column("weight", Row.number, 1.0),
-    "model": Column("model", Row.name, ""),
-    "batch_size": Column("batch_size", Row.number, None, {"above": 0}),
-    "memory_gib": Column("memory_gib", Row.number, None, {"min": 0}),
-    "user": Column("user", Row.name, ""),
-    "vc": Column("vc", Row.name, ""),
-    "deadline": Column("deadline_ns", Row.instant, None),
-    "skew": Column("skew", Row.number, None),
-    "spread_slowdown": Column("spread_slowdown", Row.number, 1.0),
-    "total_memory_gib": Column("total_memory_gib", Row.number, None, {"min": 0}),
+    "Pmax": Column("pmax", Row.number, "total work, samples"),
+    "Tsub": Column(
+        "tsub_ns", Row.instant, "submit time, UTC; all rows with a zone, or none"
+    ),
+    "Tcup": Column("tcup_s", Row.number, "s lost when it grows"),
+    "Tcdw": Column("tcdw_s", Row.number, "s lost when it shrinks"),
+    "Jreq": Column(
+        "jreq",
+        Row.whole,
+        "units that a rigid policy requests; else the smallest n that reaches 80 % of P(Jmax)",
+        None,
+        {"max": MAX_UNITS},
+    ),
+    "weight": Column("weight", Row.number, "factor on its objective", 1.0),
+    "model": Column("model", Row.name, "what it trains, as tables of xi name it", ""),
+    "batch_size": Column(
+        "batch_size", Row.number, "samples of a step", None, {"above": 0}
+    ),
+    "memory_gib": Column(
+        "memory_gib", Row.number, "GiB that it takes of a unit", None, {"min": 0}
+    ),
+    "user": Column("user", Row.name, "who submits it", ""),
+    "vc": Column("vc", Row.name, "its virtual cluster", ""),
+    "deadline": Column("deadline_ns", Row.instant, "when it should be done, UTC", None),
+    "skew": Column(
+        "skew", Row.number, "share of its largest tensor in its parameters", None
+    ),
+    "spread_slowdown": Column(
+        "spread_slowdown",
+        Row.number,
+        "times that a step takes longer on more nodes than needed",
+        1.0,
+    ),
+    "total_memory_gib": Column(
+        "total_memory_gib",
+        Row.number,
+        "GiB of its units together; with `--option unit-memory=G` it runs on sizes n with n · G ≥ this",
+        None,
+        {"min": 0},
+    ),
 }
 REQUIRED = ("Jmin", "Jmax", "Pmax", "Tsub", "Tcup", "Tcdw", "Ns", "Ps", "Os")
 OPTIONAL = (*(name for name in COLUMNS if name not in REQUIRED), "sizes")
@@ -71,10 +101,9 @@ def read_jobs(path: str | Path, *, trust_pickle: bool = False) -> JobTable:
     """Read a native job table (Parquet, CSV or JSON lines).
 
     Columns: name, Jmin, Jmax, Pmax (samples), Tsub (UTC), Tcup, Tcdw (s), Ns, Ps, Os (lists; in CSV as JSON), and
-    Ps@KIND and Os@KIND where its curve differs on units of that kind,
-    optionally Jreq, weight, model, batch_size, memory_gib, user, vc, deadline (UTC), skew, spread_slowdown, sizes
-    (see `Job.sizes`: a list, or the word powers-of-2), total_memory_gib. What other columns say is kept in `Job.extra`;
-    a note of the table names those that no policy of this package reads.
+    Ps@KIND and Os@KIND where its curve differs on units of that kind; optionally those of `COLUMNS` and sizes
+    (docs/formats.md). What other columns say is kept in `Job.extra`; a note of the table names those that no policy of
+    this package reads.
 
     Raises
     ------
@@ -330,7 +359,7 @@ def _sizes(row: Row) -> tuple[int, int, tuple[int, ...] | None]:
     return (jmin if first == sizes[0] else sizes[0]), sizes[-1], tuple(sizes)
 
 
-def _curve(row: Row, ns: list[float], column: str, **bounds: Unpack[Bounds]) -> Curve:
+def _curve(row: Row, ns: list[float], column: str, **bounds: float) -> Curve:
     values = row.numbers(column, **bounds)
     try:
         return Curve(np.array(ns), np.array(values))
@@ -408,10 +437,6 @@ def _by_name(rows: Rows) -> dict[str, Row]:
     return by_name
 
 
-# In shorter names another letter makes another word: Ns, Ps and Os are three columns.
-_MIN_LETTERS = 4
-
-
 def unknown_columns(rows: Rows, known: Iterable[str]) -> list[str]:
     """Return the columns of a table that are not known, in the order of the table.
 
@@ -425,8 +450,8 @@ def unknown_columns(rows: Rows, known: Iterable[str]) -> list[str]:
     Raises
     ------
     InputError
-        When an unknown name differs only by upper and lower case, or by one letter, from a known one that the table
-        lacks. (Beside gpu_num a column cpu_num means something else.)
+        When an unknown name is nearly that of a known one that the table lacks. (Beside gpu_num a column cpu_num means
+        something else.)
 
     Examples
     --------
@@ -435,38 +460,14 @@ def unknown_columns(rows: Rows, known: Iterable[str]) -> list[str]:
     """
     names = set(known)
     unknown = [column for column in rows.columns if column not in names]
-    lacking = sorted(names.difference(rows.columns))
     for column in unknown:
-        meant = next((name for name in lacking if is_misspelt(column, name)), None)
-        if meant is not None:
-            same = column.lower() == meant.lower()
-            difference = "by upper and lower case" if same else "by one letter"
+        if meant := nearest(column, names.difference(rows.columns), ALIKE):
             raise rows.error(
-                f"no such column; it differs from {meant!r} {difference}",
+                f"no such column; did you mean {meant!r}?",
                 column=column,
-                hint=f"call it {meant}, or give it another name if it is something else",
+                hint="give it another name if it is something else",
             )
     return unknown
-
-
-def is_misspelt(name: str, known: str) -> bool:
-    """Whether a name differs from a known one by case, or by one letter: changed, missing, added or swapped.
-
-    >>> [is_misspelt(name, "weight") for name in ("Weight", "weigth", "wieghts", "load")]
-    [True, True, False, False]
-    """
-    name, known = name.lower(), known.lower()
-    if min(len(name), len(known)) < _MIN_LETTERS:
-        return name == known
-    # Each word without one of its letters, by the letter's index.
-    without, known_without = (
-        {(i, word[:i] + word[i + 1 :]) for i in range(len(word))}
-        for word in (name, known)
-    )
-    edits = {name[:i] + name[i : i + 2][::-1] + name[i + 2 :] for i in range(len(name))}
-    edits |= {shorter for _, shorter in without}
-    added = name in {shorter for _, shorter in known_without}
-    return known in edits or added or not without.isdisjoint(known_without)
 
 
 def write_jobs(jobs: JobTable, path: str | Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from numpy.typing import NDArray
 from bft.models.curves import Curve, FloatArray
 from bft.models.errors import InputError
 from bft.models.tolerances import lowered
+
+if TYPE_CHECKING:
+    from bft.models.speed.dynamics import ApplicationProfile
 
 # Rates of models that differ so many times make a sum of samples meaningless.
 MANY_FOLD = 100.0
@@ -25,58 +28,8 @@ MUCH_TO_RESCALE_S = 3_600.0
 REQUEST_SHARE = 0.8
 # Ten times the units of any machine: a slip of the pen must not take all memory.
 MAX_UNITS = 10_000_000
-# Characters of names: of jobs, models, users, virtual clusters.
-MAX_NAME = 1_000
 # Sizes that a message shows.
 SHOWN_SIZES = 10
-
-
-class Dynamics(Protocol):
-    """The progress of one job in one replay, where its rate depends on more than the number of its units."""
-
-    def rate(
-        self,
-        placement: tuple[int, ...],
-        progress: float,
-        now_ns: int,
-        slowdown: float = 1.0,
-        kind: str = "",
-    ) -> tuple[float, int | None]:
-        """Rate from now on.
-
-        Parameters
-        ----------
-        placement
-            Units it holds on each of its nodes, most first; not empty.
-        progress
-            Samples done.
-        now_ns
-            The instant, UTC nanoseconds; from then on its units make progress.
-        slowdown
-            How many times longer its steps take because of others on the network; the rate counts that in.
-        kind
-            The kind of its units; empty where all are alike.
-
-        Returns
-        -------
-        rate : float
-            Samples/s.
-        until : int or None
-            The instant at which to ask again; None while nothing but the placement changes it.
-        """
-
-    def state(self) -> dict[str, Any]:
-        """The internal state as JSON values, for a checkpoint."""
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Remember what `state` says."""
-
-
-class Profile(Protocol):
-    """The part of a job from which its dynamics start anew in each replay."""
-
-    def start(self, *, tunes: bool) -> Dynamics:
-        """Dynamics of a job that has not run yet; `tunes`: it may choose its batch size itself."""
 
 
 _NOTHING: Mapping[str, Any] = MappingProxyType({})
@@ -161,7 +114,7 @@ class Job:
     total_memory_gib: float | None = None
     restart_s: float | None = None
     policy_restart_s: float | None = None
-    profile: Profile | None = None
+    profile: ApplicationProfile | None = None
     by_kind: Mapping[str, tuple[Curve, Curve]] = field(default_factory=lambda: _ALIKE)
     extra: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
 
@@ -179,15 +132,6 @@ class Job:
 
     def _wrong(self) -> Iterator[tuple[str, str, object]]:
         """Yield each value that is not allowed: its column, what was expected, and the value."""
-        for column in ("name", "model", "user", "vc"):
-            text = getattr(self, column)
-            if len(text) > MAX_NAME:
-                yield column, f"at most {MAX_NAME:,} characters", f"{len(text):,}"
-            # Halves of surrogate pairs, as JSON may escape them: no result file could hold them.
-            if not text.isascii() and any(
-                "\ud800" <= char <= "\udfff" for char in text
-            ):
-                yield column, "text", f"{text!a:.80}"
         if self.jmin < 0:
             yield "Jmin", "a whole number >= 0", self.jmin
         if self.jmax < max(self.jmin, 1):
@@ -430,16 +374,6 @@ def joined(tables: Sequence[JobTable]) -> JobTable:
     """
     if len(tables) == 1:
         return tables[0]
-    homes: dict[str, str] = {}
-    for table in tables:
-        for job in table:
-            home = homes.setdefault(job.name, table.source)
-            if home != table.source:
-                raise InputError(
-                    f"the name is taken by a job of {home}; expected unique names",
-                    file=table.source,
-                    job=job.name,
-                )
     return JobTable(
         tuple(job for table in tables for job in table),
         ", ".join(table.source for table in tables),

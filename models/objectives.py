@@ -54,22 +54,6 @@ from bft.models.jobs import Job
 
 # A number that a word takes after a colon: its name, the check of its values, and its default if it has one.
 Parameter = tuple[str, Number, float | None]
-# Parts of objectives -> the numbers that follow after colons. A curve: at most one; without a name it is `own`.
-CURVES: dict[str, tuple[Parameter, ...]] = {
-    "own": (),
-    "throughput": (),
-    "efficiency": (),
-    "power": (("exponent", Number(0, 10), None),),
-    "useful-time": (),
-}
-# Factors on what the curve says: any of them, each once.
-FACTORS: dict[str, tuple[Parameter, ...]] = {
-    "srpt": (("exponent", Number(0, 10), None),),
-    "ageing": (
-        ("hours", Number(0.01, 1e6), None),
-        ("cap", Number(0, 1e6), 2.0),
-    ),
-}
 Term = tuple[str, dict[str, float]]
 
 
@@ -130,12 +114,13 @@ def _term(part: str) -> Term:
         raise ValueError(
             f"{word!r} is not one of {_quoted(known)}{did_you_mean(word, known)}"
         )
-    most = len(known[name])
+    parameters = known[name][1]
+    most = len(parameters)
     if len(given) > most:
         takes = ("no number", "one number", f"at most {most} numbers")[min(most, 2)]
         raise ValueError(f"{name!r} takes {takes}, not {':'.join(given)!r}")
     numbers: dict[str, float] = {}
-    for (parameter, check, default), text in zip_longest(known[name], given):
+    for (parameter, check, default), text in zip_longest(parameters, given):
         if text is not None:
             try:
                 numbers[parameter] = check.read(text)
@@ -325,8 +310,8 @@ class Objective:
         known = dict(factors)
         return cls(
             stated(terms),
-            partial(_CURVES[curve], **numbers),
-            tuple(partial(_FACTORS[name], **of) for name, of in factors),
+            partial(CURVES[curve][0], **numbers),
+            tuple(partial(FACTORS[name][0], **of) for name, of in factors),
             "srpt" in known,
             known.get("ageing", {}).get("hours", 0.0),
         )
@@ -363,12 +348,21 @@ class Objective:
         return max(0.0, next_s - age_s - 1.0)
 
 
-_CURVES: dict[str, Callable[..., Curve]] = {
-    "own": attrgetter("objective"),  # O(n), the column Os of a job's table
-    "throughput": attrgetter("scalability"),  # P(n), samples per second
+_EXPONENT: Parameter = ("exponent", Number(0, 10), None)
+# Parts of objectives, and the numbers that follow after colons. A curve: at most one; without a name it is `own`.
+CURVES: dict[str, tuple[Callable[..., Curve], tuple[Parameter, ...]]] = {
+    "own": (attrgetter("objective"), ()),  # O(n), the column Os of a job's table
+    "throughput": (attrgetter("scalability"), ()),  # P(n), samples per second
     # Speed-up over one unit: P(n) / P(1), so that small models do not win by their rate.
-    "efficiency": partial(power, exponent=1.0),
-    "power": power,
-    "useful-time": useful_time,
+    "efficiency": (partial(power, exponent=1.0), ()),
+    "power": (power, (_EXPONENT,)),
+    "useful-time": (useful_time, ()),
 }
-_FACTORS: dict[str, Callable[..., float]] = {"srpt": srpt, "ageing": ageing}
+# Factors on what the curve says: any of them, each once.
+FACTORS: dict[str, tuple[Callable[..., float], tuple[Parameter, ...]]] = {
+    "srpt": (srpt, (_EXPONENT,)),
+    "ageing": (
+        ageing,
+        (("hours", Number(0.01, 1e6), None), ("cap", Number(0, 1e6), 2.0)),
+    ),
+}

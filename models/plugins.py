@@ -28,6 +28,8 @@ class PluginGroup:
         The word for one of them in messages, such as `policy`.
     ours
         The names that we have; no package can replace one of them.
+    home
+        The package in which `factory` finds ours, each as `module:name`.
 
     Examples
     --------
@@ -41,6 +43,7 @@ class PluginGroup:
     name: str
     kind: str
     ours: Collection[str]
+    home: str = ""
 
     def each(self) -> Iterator[str]:
         """Yield the built-in names, then the names of other packages in alphabetical order.
@@ -88,6 +91,21 @@ class PluginGroup:
                 f"{label} cannot be loaded: {type(error).__name__}: {error}"
             ) from error
 
+    def factory(self, name: str) -> Callable[..., Any]:
+        """The class or function of a name, imported when it is asked for; InputError as `load`."""
+        if isinstance(self.ours, Mapping) and name in self.ours:
+            module, attribute = self.ours[name].split(":")
+            ours: Callable[..., Any] = getattr(
+                import_module(f"{self.home}.{module}"), attribute
+            )
+            return ours
+        found, label = self.load(name)
+        if not callable(found):
+            raise InputError(
+                f"{label} is a {type(found).__name__}, expected a class or function that makes a {self.kind}"
+            )
+        return found
+
 
 def how_to_install(name: str) -> str:
     """The command that installs an extra of this package, in a clone as well as from a wheel.
@@ -118,15 +136,14 @@ def extra(module: str, name: str = "ml") -> Any:
 
 
 @contextmanager
-def needs(what: str, name: str, otherwise: str = "") -> Iterator[None]:
+def needs(what: str, name: str) -> Iterator[None]:
     """Guard a block that imports a package of the extra `name`: if it is missing, InputError says how to install it."""
     try:
         yield
     except ImportError as error:
-        hint = how_to_install(name)
         raise InputError(
             f"{what} needs the package {error.name}, which is not installed",
-            hint=f"{hint}; {otherwise}" if otherwise else hint,
+            hint=how_to_install(name),
         ) from error
 
 
@@ -138,11 +155,6 @@ class Constant:
     type: Any
     default: Any
     help: str
-
-    @property
-    def expected(self) -> str:
-        """A description of valid values."""
-        return _expected(self.type)
 
 
 def constant(default: Any, text: str, check: Check | None = None) -> Any:
@@ -173,10 +185,8 @@ def constants_of(
     ]
 
 
-@cache
-def _types(factory: Callable[..., Any]) -> dict[str, Any]:
-    """The types of a class's fields; they are asked for a dozen times per replay, and reading them takes long."""
-    return get_type_hints(factory)
+# The types of a class's fields are asked for a dozen times per replay, and reading them takes long.
+_types = cache(get_type_hints)
 
 
 def parsed_constants(
@@ -200,7 +210,7 @@ def parsed_constants(
             values[key] = _parsed(known[key].type, text.strip())
         except ValueError as error:
             raise InputError(
-                f"{what}, option {key!r}: expected {known[key].expected}, not {text!r}"
+                f"{what}, option {key!r}: expected {expected(known[key].type)}, not {text!r}"
             ) from error
     return values
 
@@ -267,13 +277,14 @@ def _parsed(kind: Any, text: str) -> Any:
     return words[word]
 
 
-def _expected(kind: Any) -> str:
+def expected(kind: Any) -> str:
+    """A description of the values of a type, as texts state them."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin in (Union, types.UnionType):
-        return " or ".join(map(_expected, arguments))
+        return " or ".join(map(expected, arguments))
     if origin is Literal:
         return f"one of {', '.join(map(str, arguments))}"
     if origin is tuple:
-        return f"{_expected(arguments[0])}, several with commas between"
+        return f"{expected(arguments[0])}, several with commas between"
     names = {bool: "yes or no", int: "a whole number", float: "a number", str: "a text"}
     return {**names, type(None): "none"}.get(kind, str(kind))

@@ -6,7 +6,6 @@ import csv
 import gzip
 import hashlib
 import io
-import json
 import os
 import re
 import tarfile
@@ -15,7 +14,6 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from itertools import chain
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, BinaryIO, Final, TypeAlias
 
@@ -185,11 +183,11 @@ def _found(path: Path) -> Path:
     if os.path.lexists(path) or _suffix(path.name) is not None:
         return path
     tried = [path.with_name(path.name + suffix) for suffix in (".pkl", ".tar.gz")]
-    found = next((each for each in tried if each.is_file()), None)
-    if found is None:
-        names = ", ".join(each.name for each in tried)
-        raise InputError(f"no such file, nor {names} beside it", file=path)
-    return found
+    for published in tried:
+        if published.is_file():
+            return published
+    names = ", ".join(each.name for each in tried)
+    raise InputError(f"no such file, nor {names} beside it", file=path)
 
 
 def _suffix(name: str) -> str | None:
@@ -289,15 +287,6 @@ def _read_pickle(stream: BinaryIO, file: str) -> pd.DataFrame:
     return frame
 
 
-def parquet_metadata(schema: pa.Schema) -> dict[str, str]:
-    """Return a Parquet file's own key-value metadata, without what pandas and Arrow add."""
-    return {
-        key.decode("utf-8", "replace"): value.decode("utf-8", "replace")
-        for key, value in (schema.metadata or {}).items()
-        if key not in _OWN_METADATA
-    }
-
-
 def _frames(
     source: BinaryIO, file: str, rows: int | None = None
 ) -> Iterator[pd.DataFrame]:
@@ -308,10 +297,10 @@ def _frames(
     try:
         parquet = pq.ParquetFile(source)
         if rows is None or not parquet.metadata.num_rows:
-            yield _frame_of(parquet.read(), file)
+            yield _frame_of(parquet.read())
             return
         for batch in parquet.iter_batches(rows):
-            yield _frame_of(pa.Table.from_batches([batch]), file)
+            yield _frame_of(pa.Table.from_batches([batch]))
     except (pa.ArrowException, OSError, ValueError, KeyError, TypeError) as error:
         if isinstance(error, InputError | MemoryError):  # Arrow's are of both kinds
             raise
@@ -323,21 +312,15 @@ def _frames(
         ) from error
 
 
-def _frame_of(table: pa.Table, file: str) -> pd.DataFrame:
-    """A table as a frame, with what its file says of itself, after Arrow's own check of all values."""
-    import pyarrow as pa
-
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        try:
-            column.validate(full=True)
-        except pa.ArrowInvalid as error:
-            reason = str(error).splitlines()[0]
-            message = "not UTF-8 text" if "UTF8" in reason else f"damaged: {reason}"
-            raise InputError(
-                message, file=file, column=name, hint="save it as UTF-8"
-            ) from error
+def _frame_of(table: pa.Table) -> pd.DataFrame:
+    """A table as a frame, with its file's own key-value metadata, without what pandas and Arrow add to it."""
+    table.validate(full=True)
     frame: pd.DataFrame = table.to_pandas()
-    frame.attrs["metadata"] = parquet_metadata(table.schema)
+    frame.attrs["metadata"] = {
+        key.decode("utf-8", "replace"): value.decode("utf-8", "replace")
+        for key, value in (table.schema.metadata or {}).items()
+        if key not in _OWN_METADATA
+    }
     return frame
 
 
@@ -482,8 +465,6 @@ def _read_jsonl(stream: BinaryIO, file: str) -> pd.DataFrame:
             continue
         try:
             record = parse_json(line.decode("utf-8-sig" if row == 1 else "utf-8"))
-            if b"\\ud" in line or b"\\uD" in line:
-                json.dumps(record, ensure_ascii=False).encode()
         except UnicodeError as error:
             raise InputError(f"not UTF-8 text: {error}", file=file, row=row) from error
         except (ValueError, RecursionError) as error:
@@ -500,13 +481,7 @@ def _read_jsonl(stream: BinaryIO, file: str) -> pd.DataFrame:
         records.append(record)
     if not records:
         raise InputError("is empty", file=file)
-    try:
-        return pd.DataFrame(records)
-    except OverflowError as error:  # before pandas 3.1
-        raise InputError(
-            "holds a whole number beyond 1.8e308, the largest that floats reach",
-            file=file,
-        ) from error
+    return pd.DataFrame(records)
 
 
 # By suffix: what the first bytes must say (None: text), and what reads it.
@@ -573,21 +548,14 @@ def row_groups(parts: Iterable[Columns]) -> Iterator[Columns]:
     >>> [part["k"].shape for part in row_groups([{"k": np.arange(2)}, {"k": np.arange(3)}])]
     [(5,)]
     """
-    waiting: list[Columns] = []
-    count = 0
-    for part in chain(parts, [None]):
-        if part is not None:
-            waiting.append(part)
-            count += len(next(iter(part.values())))
-        while waiting and (count >= ROW_GROUP or part is None):
-            rows = {
-                name: np.concatenate([one[name] for one in waiting])
-                for name in waiting[0]
-            }
-            waiting.clear()
+    rows: Columns = {}
+    for part in parts:
+        rows = {
+            name: np.concatenate([rows[name], column]) if rows else column
+            for name, column in part.items()
+        }
+        while len(next(iter(rows.values()))) > ROW_GROUP:
             yield {name: column[:ROW_GROUP] for name, column in rows.items()}
-            count -= ROW_GROUP
-            if count > 0:
-                waiting = [{name: column[ROW_GROUP:] for name, column in rows.items()}]
-            else:
-                count = 0
+            rows = {name: column[ROW_GROUP:] for name, column in rows.items()}
+    if rows:
+        yield rows

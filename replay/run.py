@@ -22,7 +22,7 @@ from bft.replay.checkpoint import Checkpoint, checkpoint_path, claimed
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.policy_api import PolicyCall
-from bft.replay.inputs.files import Files, InMemory
+from bft.replay.inputs.files import Files
 from bft.replay.inputs.load import Inputs, load
 from bft.replay.inputs.notes import Notes, Watcher
 from bft.replay.inputs.shaping import MAX_NAMED, cap_all
@@ -55,7 +55,6 @@ def execute(
     watcher: Watcher | None = None,
     should_stop: Callable[[], bool] | None = None,
     checkpoint_every_s: float | None = None,
-    in_memory: InMemory | None = None,
     files: Files | None = None,
     tables: bool = True,
 ) -> dict[str, Any]:
@@ -76,10 +75,8 @@ def execute(
     checkpoint_every_s
         Save the state so often (wall time) beside `folder`, and begin from what is saved there; None: do neither. The
         part that an interrupted run has left in `folder` gives way to what becomes of its checkpoint.
-    in_memory
-        Objects that take the place of files, by the option that would name the file: `node_trace`, `jobs`, `xi`.
     files
-        Reads the inputs; several runs of a process can share one, which caches files.
+        Reads the inputs, or holds objects in their place; several runs of a process can share one, which caches files.
     tables
         Whether all is written, or only summary.json and timing.json.
 
@@ -118,7 +115,7 @@ def execute(
         began = time.perf_counter()
         for note in options.notes():  # and errors: before anything is read
             notes.note(note)
-        inputs = load(options, notes, in_memory, files)
+        inputs = load(options, notes, files)
         timing: dict[str, Any] = {
             "started_at": started_at,
             "load_s": time.perf_counter() - began,

@@ -75,7 +75,8 @@ for line in LINES:
 
 def test_a_start_loads_no_more_than_it_needs(tmp_path: Path) -> None:
     lines = [*LIGHT, *SOME, *REPLAY]
-    done = result_of([sys.executable, "-c", f"LINES = {lines!r}{START}"], cwd=tmp_path)
+    start = f"LINES = {lines!r}{START}"
+    done = result_of([sys.executable, "-c", start], cwd=tmp_path, cold=True)
     told = [{*line.split()[1:]} for line in done.stdout.splitlines() if line.startswith("LOADED")]  # fmt: skip
     loaded = dict(zip(lines, told, strict=True))
     # Of Python's own, some take a third of the time, once.

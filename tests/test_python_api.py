@@ -233,7 +233,7 @@ def test_the_package_is_called_whoever_imported_it_first() -> None:
         "import bft, sys\nbft.replay\nassert not {'pandas', 'numpy'} & set(sys.modules)\n"
         "import bft.replay.run\nfrom bft import replay\nassert replay is bft.replay and callable(replay)"
     )
-    done = result_of([sys.executable, "-c", code])
+    done = result_of([sys.executable, "-c", code], cold=True)
     assert done.returncode == 0, done.stderr
 
 

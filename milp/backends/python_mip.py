@@ -29,7 +29,7 @@ from bft.milp.formulations.linear import (  # noqa: E402
 from bft.milp.tolerances import PROVEN_GAP  # noqa: E402
 
 # CBC's primal heuristics take longer than the whole search of a small model such as `modes`, but find the solutions
-# of a large one (benchmarks/solve_modes.py --options).
+# of a large one (docs/decisions/0008-solvers.md).
 FEW_VARIABLES = 1000
 
 
@@ -99,7 +99,7 @@ def _silence() -> Iterator[None]:
 
 
 def _set_cbc(solver: mip.Model, limits: Limits, variables: int) -> None:
-    """Options for small, tight models; measured on 3,907 real decisions by benchmarks/solve_modes.py --options."""
+    """Options for small, tight models; measured on 3,907 real decisions (decision 0008)."""
     # Preprocessing, cuts and the feasibility pump cost more than they save. (A model with a large big-M would take
     # minutes without them; `node` has none.)
     solver.preprocess = 0

@@ -147,8 +147,9 @@ def _fill(
             score[k] = np.int64(np.rint((value - best) / quantum)) - CHARGE
     if last > first:
         slope = (score[last] - score[first]) // (last - first)
-        for k in range(first + 1, last):
-            score[k] = score[first] + slope * (k - first)
+        between = score[first + 1 : last]
+        for i in range(len(between)):
+            between[i] = score[first] + slope * (i + 1)
     return first if first > a else last
 
 
@@ -201,9 +202,11 @@ def _price_of(
 
 @compiled
 def _losses(
-    score: IntArray, offsets: IntArray, price: int, capacity: int, sizes: IntArray
-) -> tuple[IntArray, IntArray]:
+    score: IntArray, corners: IntArray, ends: IntArray, offsets: IntArray, price: int, capacity: int, sizes: IntArray
+) -> tuple[IntArray, IntArray]:  # fmt: skip
     """What choices lose at a price of a unit.
+
+    Between two corners losses rise or fall evenly, so extremes are at corners or beside where one begins to look.
 
     Returns
     -------
@@ -215,30 +218,39 @@ def _losses(
     """
     loss, free = _filled(len(score), NEVER), np.empty((len(sizes), 4), np.int64)
     room = capacity
-    least = _filled(len(sizes), 0)
     for c in range(len(sizes)):
-        while score[offsets[c] + least[c]] == -NEVER:
-            least[c] += 1
-        room -= least[c] * sizes[c]
+        room -= (corners[ends[c]] - offsets[c]) * sizes[c]
     for c in range(len(sizes)):
-        base = offsets[c] + least[c]
-        end, best = min(offsets[c + 1], base + room + 1), -NEVER
-        for k in range(base, end):
-            if score[k] > -NEVER:
-                best = max(best, score[k] - price * (k - base))
-        low, high, above, below = NEVER, np.int64(0), NEVER, NEVER
-        for k in range(base, end):
-            if score[k] == -NEVER:
-                continue
-            lost = loss[k] = best - (score[k] - price * (k - base))
-            if lost == 0:
-                high, above = k - offsets[c], NEVER
-                low = min(low, high)
-            elif low == NEVER:
-                below = min(below, lost)
-            else:
-                above = min(above, lost)
-        free[c, 0], free[c, 1], free[c, 2], free[c, 3] = low, high, above, below
+        least, most = corners[ends[c]], min(offsets[c + 1] - 1, corners[ends[c]] + room)
+        last, best = ends[c], -NEVER
+        for k in corners[ends[c] : ends[c + 1]]:
+            if k <= most:
+                best = max(best, score[k] - price * (k - least))
+                last += 1
+        if score[most] > -NEVER:
+            best = max(best, score[most] - price * (most - least))
+        # A slice and a count from 0 let the compiler do several at once.
+        own, lost = score[least : most + 1], loss[least : most + 1]
+        for i in range(len(own)):
+            lost[i] = best - (own[i] - price * i) if own[i] > -NEVER else NEVER
+        low, high = NEVER, least
+        for k in corners[ends[c] : last]:
+            if loss[k] == 0:
+                low, high = min(low, k), k
+        if loss[most] == 0:
+            low, high = min(low, most), most
+        above = below = NEVER
+        if high < most:
+            above = min(loss[high + 1], loss[most])
+        if low > least:
+            below = loss[low - 1]
+        for k in corners[ends[c] : last]:
+            if k > high:
+                above = min(above, loss[k])
+            elif k < low:
+                below = min(below, loss[k])
+        free[c, 0], free[c, 1] = low - offsets[c], high - offsets[c]
+        free[c, 2], free[c, 3] = above, below
     return loss, free
 
 
@@ -389,7 +401,7 @@ def search(
     """
     score, quantum, corners, ends = scores(values, line, offsets, held, kept, sizes)
     price = _price_of(score, corners, ends, offsets, sizes, capacity)
-    loss, free = _losses(score, offsets, price, capacity, sizes)
+    loss, free = _losses(score, corners, ends, offsets, price, capacity, sizes)
     total = _start(of, offsets, loss, kept, price, capacity, counts)
     bound = total if total <= capacity * FIRST else total // FIRST
     excluded, found = 0, 0

@@ -133,10 +133,6 @@ class DurationEstimator:
         return _features(_submitted(jobs, self.optional, source), known, self.optional)
 
 
-# Predictions that need no model.
-BASELINES: Final = ("user at size", "constant")
-
-
 def baselines(
     before: pd.DataFrame, after: pd.DataFrame, past: pd.DataFrame, *, source: str = ""
 ) -> dict[str, FloatArray]:
@@ -152,8 +148,11 @@ def baselines(
     learnt = _past(before, (), source)
     known = pd.concat([learnt, _past(past, (), source)])
     by_user = _features(_submitted(after, (), source), known, ())["user_gpus_mean"]
-    logs = (by_user.to_numpy(), np.full(len(after), learnt["target"].mean()))
-    return dict(zip(BASELINES, map(np.expm1, logs), strict=True))
+    logs = {
+        "user at size": by_user.to_numpy(),
+        "constant": np.full(len(after), learnt["target"].mean()),
+    }
+    return {name: np.expm1(values) for name, values in logs.items()}
 
 
 def split_in_time(
@@ -337,8 +336,6 @@ class Forecaster:
         InputError
             Naming the column and row that is missing or wrong, or telling that there are too few slots.
         """
-        if horizon < 1:
-            raise InputError(f"expected a horizon of at least 1 slot, not {horizon}")
         time_s, counts = _slots(slots, column, source)
         if len(time_s) < 2:
             raise InputError(
@@ -369,17 +366,13 @@ class Forecaster:
         return _slot_features(time_s, counts, self.slot_s, self.horizon)
 
 
-def submissions(
-    jobs: pd.DataFrame, *, slot_s: float = SLOT_S, source: str = ""
-) -> pd.DataFrame:
-    """Count submissions per slot.
+def submissions(jobs: pd.DataFrame, *, source: str = "") -> pd.DataFrame:
+    """Count submissions per slot of ten minutes.
 
     Parameters
     ----------
     jobs
         With the columns submit_time (as in `DurationEstimator`) and gpu_num.
-    slot_s
-        Length of a slot, seconds; slots begin at its multiples.
     source
         File to name in messages.
 
@@ -396,14 +389,12 @@ def submissions(
     ([2, 0, 1], [3.0, 0.0, 4.0])
     """
     rows = Rows(jobs, source).require(("submit_time", "gpu_num"))
-    if not slot_s > 0:
-        raise InputError(f"expected slots longer than {slot_s} s")
-    slot = np.floor(rows.all_seconds("submit_time") / slot_s).astype(np.int64)
+    slot = np.floor(rows.all_seconds("submit_time") / SLOT_S).astype(np.int64)
     first = int(slot.min())
     slot -= first
     return pd.DataFrame(
         {
-            "time": (first + np.arange(int(slot.max()) + 1)) * slot_s,
+            "time": (first + np.arange(int(slot.max()) + 1)) * SLOT_S,
             "jobs": np.bincount(slot),
             "units": np.bincount(slot, weights=rows.all_numbers("gpu_num", min=0)),
         }

@@ -97,7 +97,7 @@ def _bar(label: str) -> str:
 _OF_STEP: Final = r"(?P<step>[0-9]+)"
 # What may stand before the name of a step's time: another word would make another time of it.
 _NAME_BEGINS: Final = (
-    r"(?:^|[^\w\s/.-]\s*|[0-9)]\s+"
+    r"(?:^|[^\w\s/.-]\s*|(?<=[0-9)]\s)\s*"
     r"|\b(?:train|training|trainer|global|perf|avg|average|mean|running)[ _/.-]+)"
 )
 _STEP_TIME: Final = (
@@ -336,10 +336,10 @@ def is_timely(text: str) -> bool:
     return bool(_TIMELY.search(text) or STAMPS.matches(text))
 
 
-def quoted_line(row: int, text: str, max_chars: int = 90) -> str:
+def quoted_line(row: int, text: str) -> str:
     """Return a line as messages name it; `row` is 0 in a JSON document."""
     text = text.strip()
-    quoted = repr(text if len(text) <= max_chars else text[: max_chars - 3] + "...")
+    quoted = repr(text if len(text) <= 90 else f"{text[:87]}...")
     return f"line {row} {quoted}" if row else quoted
 
 

@@ -87,8 +87,6 @@ class StepTimes:
         gives only tokens per second, with an unknown number of tokens per sample.
     samples
         Samples a step over all units, None when not known; 1 with per = "sample" or "token".
-    warmup
-        Records left out at the start.
     ignored
         Records without a usable duration: not finite, not positive, or a step counter that went back.
     notes
@@ -112,7 +110,6 @@ class StepTimes:
     seconds: FloatArray
     per: Basis
     samples: float | None
-    warmup: int = 0
     ignored: int = 0
     notes: tuple[str, ...] = ()
     used: str = ""
@@ -133,16 +130,9 @@ class StepTimes:
 
         Order statistics l and u with P(l <= Binomial(n, 1/2) < u) >= confidence (Conover, Practical Nonparametric
         Statistics, §3.2); with so few records that none reach it, the whole range. It takes records as independent.
-
-        Raises
-        ------
-        ValueError
-            When the confidence is not in (0, 1).
         """
         from scipy.stats import binom
 
-        if not 0 < confidence < 1:
-            raise ValueError(f"expected a confidence in (0, 1), not {confidence}")
         ordered = np.sort(self.seconds)
         low = int(binom.ppf((1 - confidence) / 2, len(ordered), 0.5))
         low = max(low - 1, 0)
@@ -651,7 +641,6 @@ def _step_times(
         seconds,
         per,
         samples,
-        skipped,
         found.ignored,
         tuple(notes),
         f"{len(records)} with {form} (as {quoted_line(first['row'], first['text'])})",

@@ -97,11 +97,8 @@ def read_measurements(paths: Sequence[str | Path]) -> list[Measurement]:
     for row, (a, b) in shared:
         xi_a = a.step_s / _alone_s(solo, a, row, "model_a")
         xi_b = b.step_s / _alone_s(solo, b, row, "model_b")
-        try:
-            made = Measurement(a.model, b.model, xi_a, xi_b, a.batch, b.batch, a.units)
-        except InputError as error:  # no float holds their ratio
-            raise row.placed(error) from error
-        ratios.append(made)
+        sides = a.model, b.model, xi_a, xi_b
+        ratios.append(Measurement(*sides, a.batch, b.batch, a.units))
     if not ratios:
         raise InputError(
             "nothing was measured together: expected rows with model_a and model_b",

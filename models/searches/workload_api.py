@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, is_dataclass
-from importlib import import_module
 from typing import Any, Literal, Protocol, cast, runtime_checkable
 
 from bft.models.errors import InputError
 from bft.models.jobs import Job
-from bft.models.plugins import PluginGroup, built, constants_of
+from bft.models.plugins import PluginGroup, built
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,8 +126,8 @@ class Workload(Protocol):
 
 
 # Name -> class, whose module is imported when its workload is asked for.
-BUILT_IN = {"hpo": "SuccessiveHalving", "nas": "Evolution"}
-_WORKLOADS = PluginGroup("bft.workloads", "workload", BUILT_IN)
+BUILT_IN = {"hpo": "searches:SuccessiveHalving", "nas": "searches:Evolution"}
+_WORKLOADS = PluginGroup("bft.workloads", "workload", BUILT_IN, "bft.models.searches")
 
 
 def make_workload(text: str, settings: Mapping[str, Any]) -> Workload:
@@ -164,31 +163,10 @@ def make_workload(text: str, settings: Mapping[str, Any]) -> Workload:
                 f"{owner}: expected NAME=VALUE behind the colon, not {part.strip()!r}"
             )
         given[key.strip()] = value
-    made = built(owner, _factory(name), settings, given)
+    made = built(owner, _WORKLOADS.factory(name), settings, given)
     kept = is_dataclass(made) and isinstance(made, Workload)
     if not kept:  # before anything is replayed
         raise InputError(
             f"{owner}: expected a dataclass, whose fields a checkpoint keeps, with a name, rungs() and on()"
         )
     return cast("Workload", made)
-
-
-def takes(text: str, setting: str) -> bool:
-    """Whether the workload that a text names has a field of this name, which the run fills."""
-    return any(
-        each.name == setting for each in constants_of(_factory(text.partition(":")[0]))
-    )
-
-
-def _factory(name: str) -> Callable[..., Any]:
-    label = f"workload {name!r}"
-    if name in BUILT_IN:
-        home = import_module("bft.models.searches.searches")
-        found = getattr(home, BUILT_IN[name])
-    else:
-        found, label = _WORKLOADS.load(name)
-    if not callable(found):
-        raise InputError(
-            f"{label} is a {type(found).__name__}, expected a class or function that makes a workload"
-        )
-    return cast("Callable[..., Any]", found)

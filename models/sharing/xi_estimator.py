@@ -77,12 +77,7 @@ class XiEstimator:
     ----------
     measurements
         Measured ratios; those below 1 are noise and count as 1, of repetitions the median counts. Estimated rows (by
-        their flag) are left out: they hold nothing that was measured.
-
-    Raises
-    ------
-    ValueError
-        Without measurements there is nothing to estimate from.
+        their flag) are left out: they hold nothing that was measured. At least one.
 
     Examples
     --------
@@ -103,8 +98,6 @@ class XiEstimator:
                     places.setdefault(
                         (each.batch_a, each.batch_b, each.units), []
                     ).append(max(each.xi_a, 1.0))
-        if not repeated:
-            raise ValueError("no measurements to estimate xi from")
         self._pairs: dict[tuple[str, str], _Pair] = {}
         for pair, places in sorted(repeated.items()):
             ordered = sorted(places, key=_order)

@@ -222,27 +222,26 @@ class Application:
 def canonical(placement: Iterable[int]) -> tuple[int, ...]:
     """The smallest rotation of a ring of nodes; nodes without replicas do not count.
 
-    Raises
-    ------
-    ValueError
-        When no node has a replica, or one has fewer than none.
-
     Examples
     --------
     >>> canonical([4, 0, 2, 1])
     (1, 4, 2)
     """
     ring = tuple(int(count) for count in placement if count)
-    if not ring or min(ring) < 0:
-        raise ValueError(f"expected at least one replica on a node, not {ring}")
     return min(ring[index:] + ring[:index] for index in range(len(ring)))
+
+
+def _tables(folder: Path) -> dict[str, Path]:
+    """The tables of a folder by their names without .csv or .csv.gz; where there are both, .csv counts."""
+    files = (*folder.glob("*.csv.gz"), *folder.glob("*.csv"))
+    return {file.name.removesuffix(".gz").removesuffix(".csv"): file for file in files}
 
 
 def measured_kinds(folder: str | Path) -> list[str]:
     """The kinds of units that an application has measurements of its own for, ascending."""
-    names = (path.name for path in Path(folder).iterdir())
-    pattern = re.compile(r"placements-(.+?)\.csv(?:\.gz)?")
-    return sorted({match[1] for name in names if (match := pattern.fullmatch(name))})
+    begin, tables = "placements-", _tables(Path(folder))
+    kinds = (name.removeprefix(begin) for name in tables if name.startswith(begin))
+    return sorted(kinds)
 
 
 def read_application(
@@ -268,29 +267,28 @@ def read_application(
     if not folder.is_dir():
         raise InputError("expected a folder with placements.csv", file=folder)
     mark = f"-{kind}" if kind else ""
-    placements = _existing(folder / f"placements{mark}.csv")
-    if placements is None:
+    tables = _tables(folder)
+    if f"placements{mark}" not in tables:
         raise InputError(
             f"no placements{mark}.csv (or .csv.gz) in it",
             file=folder,
             hint="docs/models.md",
         )
-    scalability = _existing(folder / f"scalability{mark}.csv")
     means = np.empty((0, 5))
-    if scalability is not None:
+    if scalability := tables.get(f"scalability{mark}"):
         columns = ("num_nodes", "num_replicas", "local_bsz", "step_time", "sync_time")
         rows = Rows(read_table(scalability), scalability).require(columns)
         means = _numbers(rows, columns)
     named = {
         int(match[1]): path
-        for path in folder.iterdir()
-        if (match := re.fullmatch(r"validation-([1-9][0-9]*)\.csv(\.gz)?", path.name))
+        for name, path in tables.items()
+        if (match := re.fullmatch(r"validation-([1-9][0-9]*)", name))
     }
     if not named:
         raise InputError(
             "no validation-M.csv in it, where M is a total batch size", file=folder
         )
-    steps = _read_placements(placements)
+    steps = _read_placements(tables[f"placements{mark}"])
     validations = {size: _read_validation(named[size]) for size in sorted(named)}
     batches = np.concatenate([table[:, 0] for table in steps.values()])
     most = int(batches.max()) if atomic_max is None else atomic_max
@@ -301,13 +299,6 @@ def read_application(
             f"batch sizes of its files do not agree: {error}", file=folder
         ) from error
     return Application(folder.name, steps, means, validations, limits)
-
-
-def _existing(path: Path) -> Path | None:
-    return next(
-        (file for file in (path, path.with_name(path.name + ".gz")) if file.is_file()),
-        None,
-    )
 
 
 def _read_placements(path: Path) -> dict[tuple[int, ...], FloatArray]:

@@ -47,17 +47,12 @@ class ApplicationProfile:
     whole_seconds
         Epochs end at whole seconds after they or an interval began, as in Pollux' simulator; else when they do.
     slowdown
-        How many times longer every step takes than it was measured, >= 0 and not 0: of the application on another
+        How many times longer every step takes than it was measured, > 0: of the application on another
         cluster. Its agent does not know of it.
     published_fit
         The agent fits the throughput model as the published programs do (`fit_throughput`).
     by_kind
         The measurements on units of some kinds; the training, and so its progress, is the same on all of them.
-
-    Raises
-    ------
-    ValueError
-        When the slowdown is not a finite number > 0.
     """
 
     application: Application
@@ -68,12 +63,6 @@ class ApplicationProfile:
     slowdown: float = 1.0
     published_fit: bool = False
     by_kind: Mapping[str, Application] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.slowdown) and self.slowdown > 0):
-            raise ValueError(
-                f"slowdown: expected a finite number > 0, not {self.slowdown}"
-            )
 
     def start(self, *, tunes: bool = False) -> ApplicationDynamics:
         """A job that has not run yet; `tunes`: its agent chooses the batch size, if that may be changed."""
@@ -247,7 +236,28 @@ class ApplicationDynamics:
         slowdown: float = 1.0,
         kind: str = "",
     ) -> tuple[float, int | None]:
-        """Samples/s (at the initial batch size) from now on, and until when; see `bft.models.Dynamics`."""
+        """Rate from now on, and until when.
+
+        Parameters
+        ----------
+        placement
+            Units it holds on each of its nodes, most first; not empty.
+        progress
+            Samples done, at the initial batch size.
+        now_ns
+            The instant, UTC nanoseconds; from then on its units make progress.
+        slowdown
+            How many times longer its steps take because of others on the network; the rate counts that in.
+        kind
+            The kind of its units; empty where all are alike.
+
+        Returns
+        -------
+        rate : float
+            Samples/s.
+        until : int or None
+            The instant at which to ask again; None while nothing but the placement changes it.
+        """
         steps = progress / self.profile.application.limits.initial
         epoch = self.profile.application.epoch_at(steps * (1 + PROGRESS))
         stretch = self._stretch

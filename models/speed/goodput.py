@@ -66,18 +66,6 @@ class ThroughputParameters:
     beta_r: float
     gamma: float
 
-    def __post_init__(self) -> None:
-        for entry in fields(self):
-            value = getattr(self, entry.name)
-            if not (np.isfinite(value) and value >= 0):
-                raise ValueError(
-                    f"{entry.name}: expected a finite number >= 0, not {value}"
-                )
-        if not GAMMA[0] <= self.gamma <= GAMMA[1]:
-            raise ValueError(f"gamma: expected a number in [1, 10], not {self.gamma}")
-        if self.alpha_c + self.beta_c <= 0:
-            raise ValueError("alpha_c, beta_c: a step must take time")
-
     def gradient_time(self, atomic: ArrayLike) -> FloatArray:
         """T_grad in s of an atomic batch of `atomic` samples (any shape)."""
         return np.asarray(
@@ -476,10 +464,6 @@ class Goodput:
     pgns: float
     limits: BatchLimits
 
-    def __post_init__(self) -> None:
-        if not self.pgns >= 0:
-            raise ValueError(f"pgns: expected a number >= 0, not {self.pgns}")
-
     def efficiency(self, batch: ArrayLike) -> FloatArray:
         """Progress of a sample relative to one at M0, in (0, 1]: (PGNS + M0) / (PGNS + M) (any shape).
 
@@ -529,8 +513,6 @@ class Goodput:
             np.asarray(nodes, np.int64), np.asarray(replicas, np.int64)
         )
         shape, nodes, replicas = nodes.shape, nodes.ravel(), replicas.ravel()
-        if ((nodes < 1) | (replicas < nodes)).any():
-            raise ValueError("expected 1 <= nodes <= replicas")
         limits = self.limits
         lowest = np.maximum(limits.initial, limits.atomic_min * replicas).astype(
             np.float64
@@ -613,10 +595,6 @@ def speedup_table(
     >>> speedup_table(Curve([0, 2, 4], [0, 20, 30]), nodes=1, replicas=4, fair_nodes=1, fair_replicas=2)[1].tolist()
     [0.0, 0.5, 1.0, 1.25, 1.5]
     """
-    if not 1 <= fair_nodes <= fair_replicas:
-        raise ValueError(
-            f"expected 1 <= fair nodes <= fair replicas, not {fair_nodes} and {fair_replicas}"
-        )
     table = goodput_table(speed, nodes, replicas)
     if isinstance(speed, Goodput):
         shares = np.arange(1, fair_replicas + 1)

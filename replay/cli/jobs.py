@@ -33,6 +33,9 @@ OTHER_BATCH = 1.05
 # Steps that more units shorten by less than a tenth are of batches that grow with the units.
 ALIKE = 0.9
 
+# Work of a training of the paper, samples: 100 epochs of ImageNet.
+PMAX = 1.3e8
+
 Kind = Literal["piecewise", "amdahl", "usl"]
 
 
@@ -108,8 +111,10 @@ def _instant(
 )
 @click.option("--submit", metavar="TIME", callback=_instant,
               help="When the jobs are submitted (UTC); needed for -o.")  # fmt: skip
-@click.option("--pmax", type=Checked(Number(0, above=True)), default=1.3e8, show_default=True,
-              help="Work of a job, samples.")  # fmt: skip
+@click.option("--pmax", type=Checked(Number(0, above=True)),
+              help=f"Work of a job, samples. [{PMAX:g}]")  # fmt: skip
+@click.option("--sizes", metavar="COUNTS|powers-of-2",
+              help="The only numbers of units on which the jobs run. [all from Jmin to Jmax]")  # fmt: skip
 @click.option(
     "--jmin",
     type=click.IntRange(min=1),
@@ -148,7 +153,8 @@ def fit(
     submit: pd.Timestamp | None,
     force: bool,
     jmin: int | None,
-    **bounds: float,
+    pmax: float | None,
+    **further: float | str | None,
 ) -> None:
     """Fit a scalability curve to the measurements of each model, and report how well it fits.
 
@@ -198,7 +204,12 @@ def fit(
         from bft.models.job_tables import write_jobs
         from bft.models.jobs import different_rates
 
-        made = _job_table(measured, fitted, jmin, submit, bounds)
+        if pmax is None and any(own.pmax is None for own in measured):
+            say_note(
+                f"each job has the work of {PMAX:g} samples, where no column pmax states it: --pmax says otherwise"
+            )
+        further["pmax"] = pmax or PMAX
+        made = _job_table(measured, fitted, jmin, submit, further)
         if text := different_rates(made):
             say_note(text)
         with drafted(output) as draft:
@@ -347,7 +358,7 @@ def _job_table(
     fitted: Sequence[ScalabilityFit],
     jmin: int | None,
     submit: pd.Timestamp | None,
-    bounds: dict[str, float],
+    further: dict[str, float | str | None],
 ) -> JobTable:
     import pandas as pd
 
@@ -369,10 +380,11 @@ def _job_table(
             "model": entry.model,
             "Jmin": low,
             "Jmax": jmax,
-            "Pmax": bounds["pmax"] if own.pmax is None else own.pmax,
+            "Pmax": further["pmax"] if own.pmax is None else own.pmax,
             "Tsub": when,
-            "Tcup": bounds["tcup_s"],
-            "Tcdw": bounds["tcdw_s"],
+            "Tcup": further["tcup_s"],
+            "Tcdw": further["tcdw_s"],
+            "sizes": further["sizes"],
             "Ns": entry.curve.ns.tolist(),
             "Ps": entry.curve.ps.tolist(),
             "Os": entry.curve.ps.tolist(),

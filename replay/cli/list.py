@@ -13,7 +13,7 @@ import click
 
 from bft.models import InputError
 from bft.models.checks import Name
-from bft.models.plugins import constants_of
+from bft.models.plugins import constants_of, expected
 from bft.replay.cli.groups import Command
 from bft.replay.cli.messages import fitted
 from bft.replay.cli.parameters import Checked, json_option
@@ -33,7 +33,9 @@ def _policy(name: str) -> Entry:
         known = asdict(constant)
         del known["type"]
         default = _as_set(constant.default)
-        options.append({**known, "expected": constant.expected, "default": default})
+        options.append(
+            {**known, "expected": expected(constant.type), "default": default}
+        )
     return {
         "summary": described.partition("\n")[0],
         "traits": list(policy.traits.stated),

@@ -16,11 +16,11 @@ from bft.models.checks import (
     POLICY,
     SECTIONS,
     TEXT,
+    TEXTS,
     TRUST_PICKLE,
     Check,
     Name,
     Number,
-    OneOrMore,
     OptionField,
     Several,
     seconds,
@@ -53,7 +53,7 @@ class Checked(_AnyType):
 
     def split_envvar_value(self, rv: str) -> Sequence[str]:
         """Return the values of a variable: files as in PATH, others with blanks between."""
-        return rv.split(os.pathsep if self.check is TEXT else None)
+        return rv.split(os.pathsep if self.check is TEXTS else None)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -93,8 +93,8 @@ def option(field: OptionField) -> Decorator:
     check = field.check
     known: dict[str, Any] = {"is_flag": True, "default": False}
     if field.rare or check is not FLAG:
-        each = check.each if isinstance(check, Several | OneOrMore) else check
-        several = each is not check
+        each = check.each if isinstance(check, Several) else check
+        several = each is not check or check is TEXTS
         default = None if several or field.varies or field.rare else field.default
         known = {
             "type": Checked(each),

@@ -65,7 +65,7 @@ class Axis(Checked):
             self.check, Number | Name
         )
         parts = [part.strip() for part in value.split(",")] if splits else [value]
-        whole = isinstance(self.check, Number) and self.check.whole
+        whole = self.check.kind == "integer"
         values: list[Any] = []
         for text in parts:
             values += self._range(text) if whole and ":" in text else [text]

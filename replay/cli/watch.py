@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from bft.models.checks import INPUT, Number, seconds
+from bft.models.checks import INPUT, seconds, whole
 from bft.replay.cli.main import EXIT_DEGRADED, discard_output
 from bft.replay.cli.messages import say_error, say_note
 from bft.replay.cli.parameters import (
@@ -80,7 +80,7 @@ USUAL_PERIOD_S = 10.0
 )
 @click.option(
     "--units-per-node",
-    type=Checked(Number(1, 1024, whole=True)),
+    type=Checked(whole(1, 1024)),
     default=1,
     show_default=True,
     help="Units of each node, such as GPUs.",

@@ -13,6 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from types import FrameType, MappingProxyType, TracebackType
 from typing import (
+    TYPE_CHECKING,
     Any,
     Literal,
     NamedTuple,
@@ -24,9 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.milp import ProblemError, Solution, Transfer
-from bft.models import Dynamics, InputError, Job
+from bft.models import InputError, Job
 from bft.replay.engine.units import Holdings, Machine
 from bft.replay.trace.node_trace import SECOND_NS
+
+if TYPE_CHECKING:
+    from bft.models import ApplicationDynamics
 
 IntArray = NDArray[np.int64]
 # Number of positions that `Jobs.waiting` examines at a time.
@@ -134,7 +138,7 @@ class JobView:
     started_ns: int | None = None
     since_ns: int | None = None
     progress: float = float("nan")
-    dynamics: Dynamics | None = None
+    dynamics: ApplicationDynamics | None = None
     rate: float = 0.0
     restarting: bool = False
 

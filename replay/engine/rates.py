@@ -202,10 +202,8 @@ class Rates(StoredState):
         on = Counter(unit // per for unit in units)
         placement = tuple(sorted(on.values(), reverse=True))
         begin = max(self.now, running.stalled_until)
-        # Dynamics of one's own need to know of kinds only where there are some.
-        of_kind = (kind,) if kind else ()
         rate, until = running.dynamics.rate(
-            placement, running.progress, begin, running.slowdown, *of_kind
+            placement, running.progress, begin, running.slowdown, kind
         )
         running.ask_ns = NEVER if until is None else until
         return rate

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bft.models import Dynamics, Job
+from bft.models import Job
 from bft.models.tolerances import FINISHED, INSTANT
 from bft.replay.engine.ledger import JobRecord
 from bft.replay.engine.policy_api import Ending, Jobs, JobView, RunInterval
@@ -60,7 +60,7 @@ class Running:
     turn: int = field(metadata=NOT_STORED)
     job: Job = field(metadata=NOT_STORED)
     record: JobRecord = field(metadata=NOT_STORED)
-    dynamics: Dynamics | None
+    dynamics: Any  # an ApplicationDynamics, where its rate follows no curve
     units: list[int] = field(default_factory=list)
     progress: float = 0.0
     rate: float = 0.0

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -16,9 +16,6 @@ from bft.replay.trace.host_jobs import HOST_JOBS, HostJobs, digest, named_file
 from bft.replay.trace.node_trace import NodeTrace
 
 T = TypeVar("T")
-# Inputs that no file holds, by the option that would name it: node_trace (a NodeTrace or a frame), jobs (a JobTable),
-# xi (a XiTable). The options name each in words, as "(a NodeTrace)": they check and record it as they do a path.
-InMemory: TypeAlias = Mapping[str, Any]
 # Options that name a file, or a folder, on which a result depends.
 INPUTS = tuple(name for name, option in FIELDS.items() if option.input_file)
 # Number of files kept in memory: a few, so that a sweep over many traces does not hold all of them.
@@ -51,9 +48,17 @@ class Files:
     """Reads files and keeps their content for the next replay of the same process.
 
     A file counts as the same while its size and its time of modification are, and its content where these differ.
+
+    Parameters
+    ----------
+    held
+        Objects in place of files, by the option that would name the file: node_trace (a NodeTrace or a frame), jobs (a
+        JobTable), xi (a XiTable). The options name each in words, as "(a NodeTrace)", and record that as they do a
+        path.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, held: Mapping[str, Any] | None = None) -> None:
+        self.held = dict(held or {})
         self._digests: dict[Path, tuple[tuple[int, int, int], str]] = {}
         self._read: dict[tuple[Any, ...], Any] = {}
 
@@ -105,9 +110,7 @@ class Files:
         return known[1]
 
 
-def input_digests(
-    options: Options, files: Files, in_memory: InMemory | None = None
-) -> dict[str, str]:
+def input_digests(options: Options, files: Files) -> dict[str, str]:
     """SHA-256 of each file that the options name, or of the object in its place, by the name of the option.
 
     The host jobs beside the node trace are named so too, as far as there are any.
@@ -117,7 +120,7 @@ def input_digests(
     OSError
         When one is missing or cannot be read.
     """
-    held = in_memory or {}
+    held = files.held
     named = {
         name: path for name in INPUTS if (path := getattr(options, name)) is not None
     }

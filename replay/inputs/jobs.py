@@ -19,7 +19,7 @@ from bft.models import (
 )
 from bft.models.checks import cluster_nodes
 from bft.models.jobs import different_rates, joined, long_rescales, shown_sizes
-from bft.replay.inputs.files import Files, InMemory
+from bft.replay.inputs.files import Files
 from bft.replay.inputs.notes import Watcher
 from bft.replay.inputs.shaping import apart, shaped
 from bft.replay.inputs.trace import bundled
@@ -36,14 +36,13 @@ def jobs_of(
     options: Options,
     trace: NodeTrace | None,
     notes: Watcher,
-    in_memory: InMemory,
     files: Files,
 ) -> JobTable:
     """Read or make the jobs, and shape them by the options; `trace` is None on a fixed cluster."""
     if options.job_bounds is not None and options.job_curves is not None:
         jobs = files.once(read_published_jobs, options.job_bounds, options.job_curves)
-    elif "jobs" in in_memory:
-        jobs = in_memory["jobs"]
+    elif "jobs" in files.held:
+        jobs = files.held["jobs"]
     elif options.jobs is not None:
         paths = options.jobs if isinstance(options.jobs, tuple) else (options.jobs,)
         jobs = joined([_read(options, path, files) for path in paths])

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from bft.models import JobTable, read_unit_memory, read_xi
 from bft.replay.engine.rules import Interference
-from bft.replay.inputs.files import Files, InMemory, input_digests
+from bft.replay.inputs.files import Files, input_digests
 from bft.replay.inputs.jobs import fitted, job_notes, jobs_of, load_of
 from bft.replay.inputs.notes import Watcher
 from bft.replay.inputs.shaping import fit_sizes
@@ -45,41 +45,35 @@ class Inputs:
     never_run: tuple[str, ...] = ()
 
 
-def load(
-    options: Options,
-    notes: Watcher,
-    in_memory: InMemory | None = None,
-    files: Files | None = None,
-) -> Inputs:
+def load(options: Options, notes: Watcher, files: Files | None = None) -> Inputs:
     """Read the node trace and the jobs that the options name, and see that they fit.
 
     Without a trace the bundled data set is used; with a trace but no jobs, a generated workload of the BFTrainer
-    paper's kind, sized to the trace. Objects `in_memory` take the place of the files that the options name;
-    `files` reads the others, and caches files.
+    paper's kind, sized to the trace. `files` reads what the options name, and caches it.
 
     Raises
     ------
     InputError
         When a file cannot be used, or nothing would happen.
     """
-    held, files = dict(in_memory or {}), files or Files()
+    files = files or Files()
     generated_load: float | None = None
     pools: Sequence[Pool]
     if options.cluster is None:
-        whole, trace = traces(options, notes, held, files)
-        jobs = jobs_of(options, trace, notes, held, files)
+        whole, trace = traces(options, notes, files)
+        jobs = jobs_of(options, trace, notes, files)
         if options.job_bounds is None and options.jobs is None:
             generated_load = load_of(jobs, trace)
         jobs = fitted(trace, jobs, notes, options)
         expected = outlook(options, trace, whole, notes)
         pools = [Pool("", trace, jobs, tuple(range(len(jobs))), outlook=expected)]
-        if "node_trace" in held:
-            held["node_trace"] = trace
+        if "node_trace" in files.held:
+            files.held["node_trace"] = trace
     else:
-        jobs = jobs_of(options, None, notes, held, files)
+        jobs = jobs_of(options, None, notes, files)
         pools = cluster_pools(options.cluster, jobs)
-    digests = input_digests(options, files, held)
-    interference = sharing(options, jobs, notes, held, files)
+    digests = input_digests(options, files)
+    interference = sharing(options, jobs, notes, files)
     for note in (*kind_notes(pools[0].trace.kinds, jobs), *job_notes(options, jobs)):
         notes.note(note)
     never_run: tuple[str, ...] = ()
@@ -89,16 +83,13 @@ def load(
 
 
 def sharing(
-    options: Options,
-    jobs: JobTable,
-    notes: Watcher,
-    in_memory: InMemory,
-    files: Files,
+    options: Options, jobs: JobTable, notes: Watcher, files: Files
 ) -> Interference | None:
     """Return who slows whom down on shared units; None: nobody shares."""
     if options.xi is None:
         return None
-    table = in_memory["xi"] if "xi" in in_memory else files.once(read_xi, options.xi)
+    held = files.held
+    table = held["xi"] if "xi" in held else files.once(read_xi, options.xi)
     if table.clipped:
         notes.note(f"{table.clipped} xi below 1 are measurement noise and count as 1")
     if table.estimated:

@@ -9,7 +9,7 @@ from bft.datasets import load_bundled
 from bft.models import InputError, JobTable, jobs_from_frame
 from bft.models.cells import Rows
 from bft.models.tables import read_table
-from bft.replay.inputs.files import Files, InMemory
+from bft.replay.inputs.files import Files
 from bft.replay.inputs.notes import Watcher
 from bft.replay.options.options import Options
 from bft.replay.trace.node_trace import NodeTrace
@@ -22,14 +22,14 @@ PUBLISHED_SKIP_ROWS = 1000
 
 
 def traces(
-    options: Options, notes: Watcher, in_memory: InMemory, files: Files
+    options: Options, notes: Watcher, files: Files
 ) -> tuple[NodeTrace, NodeTrace]:
     """Return the trace of the whole machine, and that of the nodes that the options name."""
     if options.node_trace is None:
         whole, _ = files.once(bundled)
         trace = whole
     else:
-        whole = trace = _read(options, options.node_trace, notes, in_memory, files)
+        whole = trace = _read(options, options.node_trace, notes, files)
         if options.node_class is not None:
             trace = of_class(trace, options.node_class)
         if options.first_node or options.node_count is not None:
@@ -55,10 +55,8 @@ def bundled() -> tuple[NodeTrace, JobTable]:
     return trace, jobs_from_frame(jobs, source="bundled: jobs-60")
 
 
-def _read(
-    options: Options, path: str, notes: Watcher, in_memory: InMemory, files: Files
-) -> NodeTrace:
-    held, skip = in_memory.get("node_trace"), options.skip_rows
+def _read(options: Options, path: str, notes: Watcher, files: Files) -> NodeTrace:
+    held, skip = files.held.get("node_trace"), options.skip_rows
     if isinstance(held, NodeTrace):
         if skip:
             raise InputError(

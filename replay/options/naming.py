@@ -9,7 +9,6 @@ from typing import Any
 from bft.models.checks import INPUT, JOBS
 from bft.replay.options.options import FIELDS
 from bft.replay.options.table import PRESETS
-from bft.replay.policies.registry import policy_names, policy_type
 
 # Key of a variant's name next to names of options.
 VARIANT = "variant"
@@ -94,11 +93,6 @@ def _distinctive(options: Mapping[str, Any]) -> dict[str, Any]:
         for name, value in options.items()
         if name != "oversized" and not (name in preset and preset[name] == value)
     } | {name: None for name in preset if options.get(name) == preset[name]}
-
-
-def is_rigid(policy: str) -> bool:
-    """Whether a policy runs jobs on Jreq units or not at all; False for one that is not registered."""
-    return policy in policy_names() and policy_type(policy).traits.rigid
 
 
 def different_inputs(

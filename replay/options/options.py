@@ -18,7 +18,7 @@ from bft.models.checks import (
     refuse_unknown,
 )
 from bft.models.errors import FLAGS, naming_options
-from bft.models.searches.workload_api import Workload, make_workload, takes
+from bft.models.searches.workload_api import Workload, make_workload
 from bft.replay.engine.rules import Interference, Rules
 from bft.replay.options.table import (
     CONSTANTS,
@@ -52,12 +52,11 @@ def _shown(name: str, known: Mapping[str, OptionField]) -> str:
     texts = [_plain(known[name].default)]
     for condition, sets in DEFAULTS:
         if name in sets:
-            others = []
-            for other, values in condition.items():
-                joint = "=" if known[other].rare else " "
-                text = f"{known[other].flag}{joint}{' or '.join(values)}"
-                others.append(text.rstrip(" "))
-            texts.append(f"with {', '.join(others)} {_plain(sets[name])}")
+            stated = ", ".join(
+                f"{known[other].flag}{'=' * known[other].rare or ' '}{' or '.join(values)}".rstrip()
+                for other, values in condition.items()
+            )
+            texts.append(f"with {stated} {_plain(sets[name])}")
     return "; ".join(texts)
 
 
@@ -154,8 +153,8 @@ class Options(OptionTable):
     @property
     def draws(self) -> bool:
         """Whether jobs are drawn at random."""
-        searches = self.workload is not None and takes(self.workload, "seed")
-        return self.shuffle_submits or self.arrival is not None or searches
+        drawn = self.arrival, self.workload
+        return self.shuffle_submits or any(each is not None for each in drawn)
 
     @property
     def policy_type(self) -> PolicyType:

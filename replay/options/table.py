@@ -24,12 +24,12 @@ from bft.models.checks import (
     POLICY_KNOWS,
     SHARING,
     TEXT,
+    TEXTS,
     TRUST_PICKLE,
     WATTS,
     Condition,
     Name,
     Number,
-    OneOrMore,
     Several,
     option,
     seconds,
@@ -187,7 +187,7 @@ class OptionTable:
     )
     jobs: str | tuple[str, ...] | None = option(
         "--jobs",
-        OneOrMore(TEXT),
+        TEXTS,
         help="Job table in one file, instead of -bdfn and -scfn. Several are joined: their names must differ.",
         section=JOBS,
         published=True,
@@ -225,7 +225,7 @@ class OptionTable:
     )
     repeat: int = option(
         "--repeat",
-        Number(1, 10_000, whole=True),
+        whole(1, 10_000),
         1,
         help="Take the jobs so many times, one round after the other.",
         section=JOBS,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from typing import Any
 
 from bft.models import InputError
@@ -40,7 +39,7 @@ BUILT_IN = {
     "sjf-bsbf": "sharing:SjfBestSharing",
     "schedule": "schedule:Schedule",
 }
-_POLICIES = PluginGroup(GROUP, "policy", BUILT_IN)
+_POLICIES = PluginGroup(GROUP, "policy", BUILT_IN, "bft.replay.policies")
 # Policies known only in this process, by name: see `named`.
 _HERE: dict[str, Callable[..., Policy]] = {}
 
@@ -170,18 +169,7 @@ def policy_type(name: str) -> PolicyType:
     >>> policy_type("fifo").traits.rigid, sorted(policy_type("fifo").settings)
     (True, ['backfill', 'consolidate'])
     """
-    factory: Any = _HERE.get(name)
-    if name in BUILT_IN:
-        module, attribute = BUILT_IN[name].split(":")
-        factory = getattr(import_module(f"bft.replay.policies.{module}"), attribute)
-    elif factory is None:
-        factory, label = _POLICIES.load(name)
-        if not callable(factory):
-            made = type(factory).__name__
-            message = (
-                f"{label} is a {made}, expected a class or function that makes a policy"
-            )
-            raise InputError(message)
+    factory = _HERE.get(name) or _POLICIES.factory(name)
     traits = _traits(name, factory)
     settings = frozenset(constant.name for constant in constants_of(factory))
     return PolicyType(name, factory, traits, settings)

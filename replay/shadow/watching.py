@@ -24,6 +24,7 @@ from bft.models import InputError
 from bft.replay.engine.ledger import Outcome
 from bft.replay.engine.loop import Replay
 from bft.replay.engine.running import NEVER
+from bft.replay.inputs.files import Files
 from bft.replay.inputs.load import load
 from bft.replay.inputs.notes import Watcher
 from bft.replay.inputs.shaping import LAST_NS, max_idle, needed
@@ -248,7 +249,7 @@ def begin(
         units_per_node=machine["units_per_node"],
     )
     whole = replace(whole, nodes=tuple(machine["nodes"]), source="watched")
-    inputs = load(options, Watcher(), {"node_trace": whole})
+    inputs = load(options, Watcher(), Files({"node_trace": whole}))
     pool, rigid = inputs.pools[0], options.traits.rigid
     for job in inputs.jobs:
         if needed(job, rigid=rigid) > max_idle(pool.trace):

@@ -21,10 +21,10 @@ from bft.models.writing import three_digits
 from bft.replay.inputs.files import Files
 from bft.replay.options.naming import (
     different_inputs,
-    is_rigid,
     label_of,
     names_of_runs,
 )
+from bft.replay.policies.registry import policy_names, policy_type
 from bft.replay.results.figures import FIGURES
 from bft.replay.results.headlines import FEW_JOBS
 from bft.replay.studies.carry_out import Onlooker, Workers, carry_out
@@ -345,7 +345,9 @@ class Comparison:
 def _asks_too_much(run: RunFiles, usual: int) -> str | None:
     """Say how many jobs of a rigid policy ask for more units than are usually idle; None where none do."""
     options = run.summary["options"]
-    if options.get("cluster") is not None or not is_rigid(options["policy"]):
+    policy = options["policy"]
+    rigid = policy in policy_names() and policy_type(policy).traits.rigid
+    if options.get("cluster") is not None or not rigid:
         return None
     asked = run.jobs["units_asked"]
     large = asked[asked > usual]

@@ -172,7 +172,7 @@ def evaluate(
     if points[0].jobs is not None:
         # A table that cannot be used is told before the logs are read, which may take minutes.
         with trusting_pickles(points[0].trust_pickle):
-            jobs_of(points[0], None, Watcher(), {}, reader)
+            jobs_of(points[0], None, Watcher(), reader)
     _ingest(form, files, logs, folder, reader, teller)
     summaries = [_replay(options, folder, reader, teller) for options in points]
     asked = {"--format": form, **_of_logs(logs), **_of_replay(points[0], *WORLD)}
@@ -182,7 +182,7 @@ def evaluate(
         if prices[name] != each.default
     }
     onlooker.begin("page", _typed(["evaluate", *files], {**asked, "--out": folder}))
-    _, trace = traces(points[0], Watcher(), {}, reader)  # as the replays read it
+    _, trace = traces(points[0], Watcher(), reader)  # as the replays read it
     replays = [
         _Replayed.of(_run(folder, reserve), reserve, summary, trace)
         for reserve, summary in zip(RESERVES, summaries, strict=True)

@@ -125,11 +125,40 @@ def test_what_no_decision_can_obey_is_refused() -> None:
             ),
             "may share units",
         ),
+        (lambda: Limit(1, {"a": 1}), "positions in .*, whole numbers >= 0, not 'a'"),  # type: ignore[dict-item]
         (lambda: solve(replace(problem, value=endless)), "expected a number"),
+        (
+            lambda: replace(problem, value=max_of_two),
+            "a function of objective, xi, .* stall, as .*, not max_of_two: too many",
+        ),
+        (lambda: replace(problem, value=3), "not 3: 3 is not a callable"),  # type: ignore[arg-type]
     ]
     for make, message in refused:
         with pytest.raises(ProblemError, match=message):
             make()
+
+
+def max_of_two(one: float, other: float) -> float:
+    return max(one, other)
+
+
+def nothing(*terms: Any) -> float:
+    """Nothing is worth more than no units."""
+    return -np.inf if terms[3] else 0.0
+
+
+def test_a_value_that_rules_all_units_out_is_noted() -> None:
+    curve = np.array([0.0, 4.0])
+    jobs = tuple(Job(name, 2, 4, curve, curve, 0.0, 0.0) for name in "ab")
+    problem = Problem(4, 10.0, jobs, (0, 0), value=nothing)
+    for backend in ("exact", "cbc"):
+        found = solve(problem, backend=backend)
+        assert (found.counts, found.note) == (
+            (0, 0),
+            "value: -inf for all units that a job could get",
+        )
+    # Too few units are nobody's fault.
+    assert not solve(replace(problem, units=1), backend="exact").note
 
 
 def endless(*terms: Any) -> float:

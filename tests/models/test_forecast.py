@@ -145,9 +145,6 @@ def test_slots_of_another_length_are_refused() -> None:
         series(9, minutes=20),
     )
     assert FITTED.predict(series(1)).shape == (1,)
-    refused(
-        "horizon of at least 1 slot, not 0", Forecaster.train, series(400), horizon=0
-    )
     few = "11 rows to learn from, expected at least 20"
     refused(few, Forecaster.train, series(160))
 

@@ -102,10 +102,6 @@ MEASURED = Throughputs("m", np.array([1.0, 2.0]), np.array([10.0, 19.0]))
 @pytest.mark.parametrize(
     ("good", "wrong", "message"),
     [
-        (TRUTH, {"alpha_c": -1}, "alpha_c"),
-        (TRUTH, {"gamma": 0.5}, "gamma"),
-        (TRUTH, {"beta_n": math.nan}, "beta_n"),
-        (TRUTH, {"alpha_c": 0, "beta_c": 0}, "alpha_c"),
         (LIMITS, {"atomic_min": 0}, "atomic_min"),
         (LIMITS, {"atomic_min": 65}, "atomic_min"),
         (LIMITS, {"most": 63}, "most"),
@@ -119,16 +115,11 @@ MEASURED = Throughputs("m", np.array([1.0, 2.0]), np.array([10.0, 19.0]))
         (MEASURED, {"throughput": [0.0, 1.0]}, "throughput: expected numbers > 0, but entry 1"),
         (MEASURED, {"throughput": [1.0, math.nan]}, "expected numbers > 0, but entry 2 is nan"),
         (MEASURED, {"throughput": [1.0]}, "throughput: expected 2 values"),
-        *((OnlineCurve(), dict(zip(("units", "rate", "seconds"), each, strict=True)), "expected units >= 1")
-          for each in ((0, 1, 1), (1, -1, 1), (1, 1, -1), (1, math.nan, 1), (1, 1, math.inf))),
     ],
 )  # fmt: skip
 def test_impossible_values_are_refused(
     good: Any, wrong: dict[str, Any], message: str
 ) -> None:
-    if isinstance(good, OnlineCurve):
-        refused(message, good.observe, *wrong.values(), error=ValueError)
-        return
     change = {name: np.array(value) if isinstance(value, list) else value for name, value in wrong.items()}  # fmt: skip
     refused(message, replace, good, **change, error=ValueError)
 
@@ -290,7 +281,6 @@ def test_noise_scales_and_gains_at_their_ends() -> None:
     assert noise_scale(2.0, 6.0, 64) == 192
     assert noise_scale(0.0, 6.0, 64) == noise_scale(-1e-9, 6.0, 64) == math.inf
     assert Goodput(TRUTH, math.inf, LIMITS).efficiency([64, 4096]).tolist() == [1, 1]
-    refused("pgns", Goodput, TRUTH, math.nan, LIMITS, error=ValueError)
 
 
 def test_a_single_replica_beyond_the_first_batch_accumulates() -> None:
@@ -354,7 +344,6 @@ def test_a_share_too_large_or_too_small_still_compares() -> None:
     )
     dead = Curve(np.array([0.0, 4]), np.array([0.0, 0]))
     assert not speedup_table(dead, 1, 4, 1, 2).any()
-    refused("fair", speedup_table, None, 1, 4, 2, 1, error=ValueError)
 
 
 # --- published traces -------------------------------------------------------------------------------------------------

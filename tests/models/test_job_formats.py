@@ -132,7 +132,7 @@ def test_a_published_workload(reference: Path) -> None:
 
 
 read_colocation = runpy.run_path(
-    str(Path(__file__).parents[2] / "benchmarks" / "_colocation.py")
+    str(Path(__file__).parents[2] / "benchmarks" / "_published.py")
 )["read_colocation"]
 PAIRS = "model1,batchsize1,amp1,speed1,model2,batchsize2,amp2,speed2"
 

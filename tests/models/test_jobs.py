@@ -29,7 +29,7 @@ from bft.models import (
     read_jobs,
     read_published_jobs,
 )
-from bft.models.job_tables import FOR_POLICIES, is_misspelt, write_jobs
+from bft.models.job_tables import FOR_POLICIES, write_jobs
 from bft.replay.options.options import Options
 
 TSUB = "2021-02-10T20:21:15Z"
@@ -366,25 +366,6 @@ def test_a_similar_column_beside_the_known_one_means_something_else() -> None:
     made = jobs_from_frame(table({"weight": 2, "Weight": 3, "Jmid": 2}))
     assert (made.jobs[0].weight, made.jobs[0].extra) == (2, {"Weight": 3, "Jmid": 2})
     assert made.notes
-
-
-@examples(200)
-@given(
-    st.sampled_from(["weight", "deadline", "memory_gib"]),
-    st.text("aeghidlntw_", max_size=10),
-)
-def test_a_column_is_misspelt_exactly_if_one_edit_of_a_letter_makes_it_known(
-    known: str, name: str
-) -> None:
-    letters = "abcdefghijklmnopqrstuvwxyz_"
-    cuts = [(known[:k], known[k:]) for k in range(len(known) + 1)]
-    missing = {a + b[1:] for a, b in cuts if b}
-    changed = {a + letter + b[1:] for a, b in cuts if b for letter in letters}
-    added = {a + letter + b for a, b in cuts for letter in letters}
-    swapped = {a + b[1] + b[0] + b[2:] for a, b in cuts if len(b) > 1}
-    near = missing | changed | added | swapped
-    assert all(is_misspelt(each, known) for each in near)
-    assert is_misspelt(name, known) == (name in near)
 
 
 def test_columns_that_no_policy_reads_are_noted_and_kept() -> None:

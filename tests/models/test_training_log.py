@@ -108,7 +108,6 @@ def test_the_interval_covers_as_often_as_it_says() -> None:
     bounds = [of(durations(rng.lognormal(0, 1, 40).tolist())).interval_s(0.9) for _ in range(200)]  # fmt: skip
     hits = sum(low <= 1.0 <= high for low, high in bounds)
     assert hits >= 0.9 * 200 - 2 * np.sqrt(200 * 0.09)
-    refused("confidence in", of("step_time=1").interval_s, 1.5, error=ValueError)
 
 
 @pytest.mark.parametrize("case", WHOLE.values(), ids=WHOLE)
@@ -156,7 +155,7 @@ def test_warm_up_counts_steps_where_the_log_does_and_leaves_half_at_least() -> N
     each = [f"step {k} step_time={9 if k < 10 else 1}" for k in range(100)]
     tenth = [f"step {10 * k} step_time={9 if k < 1 else 1}" for k in range(100)]
     assert set(read_step_times(each).seconds) == {1.0}
-    assert read_step_times(tenth).warmup == 1
+    assert len(read_step_times(tenth)) == len(tenth) - 1
     assert of(each).seconds[0] == 9
     found = read_step_times(durations(range(1, 5)))
     assert found.seconds.tolist() == [3.0, 4.0]

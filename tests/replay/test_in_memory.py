@@ -118,7 +118,8 @@ def test_jobs_of_tables_given_together_have_different_names(
     give([elastic("a"), elastic("b")])
     said = Said([*INPUT, "--jobs", "more.parquet"], capsys)
     assert said.code == 2
-    assert "more.parquet, job b: the name is taken by a job of jobs.parquet" in said.err
+    said_of = "jobs.parquet, more.parquet, row 4, job b: the name appears twice"
+    assert said_of in said.err
 
 
 def test_milliseconds_taken_for_seconds_are_asked_about(
@@ -606,7 +607,7 @@ def test_a_misspelt_column_ends_the_command_and_an_unknown_one_gets_a_note(
     said = Said(INPUT, capsys)
     assert said.code == 2
     assert said.err.startswith(
-        "Error: jobs.parquet, column jreq: no such column; it differs from 'Jreq' by upper and"
+        "Error: jobs.parquet, column jreq: no such column; did you mean 'Jreq'?"
     )
     frame.assign(colour="red").to_parquet("jobs.parquet")
     assert Said(INPUT, capsys).everywhere("column colour of jobs.parquet: unknown here")

@@ -938,7 +938,7 @@ def test_an_interrupt_while_modules_are_imported_is_no_traceback() -> None:
         "builtins.__import__ = pressed\n"
         "from bft.replay.cli import main; main()\n"
     )
-    process = result_of([sys.executable, "-c", pressed, "list", "backends"])
+    process = result_of([sys.executable, "-c", pressed, "list", "backends"], cold=True)
     assert (process.returncode, process.stdout, process.stderr) == (
         -signal.SIGINT,
         "",
@@ -946,7 +946,7 @@ def test_an_interrupt_while_modules_are_imported_is_no_traceback() -> None:
     )
     # What is imported before main() is called: of other packages nothing, so that there is hardly a time before it.
     before = "import sys; from bft.replay.cli import main; print({'click', 'numpy', 'inspect'} & set(sys.modules))"
-    assert result_of([sys.executable, "-c", before]).stdout == "set()\n"
+    assert result_of([sys.executable, "-c", before], cold=True).stdout == "set()\n"
 
 
 def test_an_interrupt_that_arrives_twice_is_one(here: Path) -> None:

@@ -229,9 +229,10 @@ class Steps:
         placement: tuple[int, ...],
         progress: float,
         now_ns: int,
-        slowdown: float = 1.0,
+        slowdown: float,
+        kind: str,
     ) -> tuple[float, int | None]:
-        assert slowdown == 1.0
+        assert (slowdown, kind) == (1.0, "")
         self.asked.append((placement, progress, now_ns))
         later = instant(110)
         return (1.0, later) if now_ns < later else (2.0, None)

@@ -362,30 +362,6 @@ def test_names_cannot_hide_or_reverse_text_of_a_page(tmp_path: Path) -> None:
     checked(tmp_path / "run.html")
 
 
-@pytest.mark.parametrize(
-    ("name", "told"),
-    [
-        ("half \ud800", "row 1: not UTF-8 text"),
-        ("n" * 1_001, "expected at most 1,000 characters, not 1,001"),
-    ],
-    ids=["half", "long"],
-)
-def test_a_name_that_no_file_can_hold_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, told: str
-) -> None:
-    (tmp_path / "jobs.jsonl").write_text(json.dumps({"name": name, **REST}) + "\n")
-    args = [
-        "--cluster",
-        "2x2",
-        "--jobs",
-        str(tmp_path / "jobs.jsonl"),
-        "--policy",
-        "equal-share",
-    ]
-    assert run([*args, "--out", str(tmp_path / "run")]) == 2
-    assert told in capsys.readouterr().err
-
-
 def test_pools_add_up(finished: Path, tmp_path: Path) -> None:
     jobs = pd.DataFrame(
         {
