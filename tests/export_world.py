@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 import numpy as np
 from ClusterShell.NodeSet import NodeSet
 from numpy.typing import NDArray
-from synthetic_logs_more import idle_told
+from synthetic_logs import idle_told
 
 from bft.replay.trace.node_trace import NodeTrace
 

@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from synthetic_logs_more import BEGIN_S, Spans, read_texts, taken
+from synthetic_logs import BEGIN_S, Spans, read_texts, taken
 
 from bft.models import InputError
 from bft.replay.logs import Ingested

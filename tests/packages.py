@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from processes import AMPLE_S
+from processes import SCRIPT, result_of
 
 ROOT = Path(__file__).parents[1]
 Call = Callable[..., subprocess.CompletedProcess[str]]
@@ -19,24 +19,9 @@ def installed(folder: Path, scratch: Path) -> Call:
     """Install the package in a folder of docs/; return what calls bft-replay where it is installed."""
     source, site = scratch / folder.name, scratch / "site"
     shutil.copytree(folder, source)  # a build leaves files beside its source
-    quiet = [
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--no-build-isolation",
-        "--no-index",
-    ]
-    pip = [
-        sys.executable,
-        "-m",
-        "pip",
-        "install",
-        *quiet,
-        "--target",
-        str(site),
-        str(source),
-    ]
-    subprocess.run(pip, check=True, capture_output=True, text=True, timeout=AMPLE_S)
+    offline = "-m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --no-index"
+    pip = [sys.executable, *offline.split(), "--target", str(site), str(source)]
+    result_of(pip, check=True)
     return _caller(site, scratch)
 
 
@@ -56,34 +41,21 @@ def plant(
     """Leave behind what pip does for a package: modules by file name, entry points by group."""
     metadata = site / f"{package}-1.0.dist-info"
     metadata.mkdir(parents=True)
-    (metadata / "METADATA").write_text(
-        f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n"
-    )
-    lines = []
-    for group, points in entry_points.items():
-        lines += [
-            f"[{group}]",
-            *(f"{name} = {value}" for name, value in points.items()),
-        ]
-    (metadata / "entry_points.txt").write_text("\n".join(lines))
+    stated = f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n"
+    (metadata / "METADATA").write_text(stated)
+    with (metadata / "entry_points.txt").open("w") as file:
+        for group, points in entry_points.items():
+            file.write(f"[{group}]\n")
+            file.writelines(f"{name} = {value}\n" for name, value in points.items())
     for name, text in modules.items():
         (site / name).write_text(text)
     return site
 
 
 def _caller(site: Path, scratch: Path) -> Call:
-    command = [sys.executable, "-c", "from bft.replay.cli import main; main()"]
     environment = {**os.environ, "PYTHONPATH": str(site)}
 
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*command, *arguments],
-            env=environment,
-            cwd=scratch,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=AMPLE_S,
-        )
+        return result_of([*SCRIPT, *arguments], env=environment, cwd=scratch)
 
     return call

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shlex
 import sys
@@ -17,7 +16,6 @@ import pandas as pd
 import pytest
 from public_rows import IDLE_S, WINDOW, Ran, alcf, gpus, kestrel, lassen, swf
 
-from bft.replay.cli.main import run
 from bft.replay.logs.tables import public_tables
 from bft.replay.trace.trace_files import read_trace
 
@@ -42,7 +40,7 @@ def test_each_way_of_the_page_is_tried() -> None:
 
 @pytest.mark.parametrize("line", COMMANDS, ids=FILES)
 def test_rows_as_published_become_a_trace_with_their_idle_time(
-    line: str, here: Path, capsys: pytest.CaptureFixture[str]
+    line: str, here: Path, told: Callable[..., str]
 ) -> None:
     words = shlex.split(line)
     WRITERS[words[1]](here / words[1])
@@ -50,16 +48,12 @@ def test_rows_as_published_become_a_trace_with_their_idle_time(
         words[words.index("N")] = "2"
     elif "frontier" in words:  # of more nodes than two
         words += ["--machine-nodes", "2"]
-    assert run(["ingest", *words, *WINDOW, "--json"]) == 0
-    account = json.loads(capsys.readouterr().out)
-    assert account["used"] == 2
+    told(shlex.join(["ingest", *words, *WINDOW, "--json"]), '"used": 2,')
     assert read_trace(here / "trace.parquet").idle_node_seconds() == IDLE_S
 
 
-def test_the_help_of_ingest_names_all_maps(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["ingest", "--help"]) == 0
-    told = set(re.findall(r"[\w-]+", capsys.readouterr().out))
-    assert set(public_tables()) <= told
+def test_the_help_of_ingest_names_all_maps(told: Callable[..., str]) -> None:
+    assert {*public_tables()} <= {*re.findall(r"[\w-]+", told("ingest --help"))}
 
 
 MANY = ["--processors-per-node", "1", "--machine-nodes", "2", *WINDOW]
@@ -75,43 +69,28 @@ MANY = ["--processors-per-node", "1", "--machine-nodes", "2", *WINDOW]
     ],
 )  # fmt: skip
 def test_what_is_odd_of_them_is_said(
-    arguments: list[str], nodes: int | None, said: str, here: Path, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], nodes: int | None, said: str, here: Path, told: Callable[..., str]
 ) -> None:  # fmt: skip
     swf(here / "f.swf")
     lassen(here)
-    assert run(["ingest", *arguments, "-o", "t.parquet"]) == (2 if nodes is None else 0)
-    assert said in "".join(capsys.readouterr())
+    code = 2 if nodes is None else 0
+    told(shlex.join(["ingest", *arguments, "-o", "t.parquet"]), said, code=code)
     assert nodes is None or len(read_trace("t.parquet").nodes) == nodes
 
 
 @pytest.mark.reference
 @pytest.mark.parametrize("name", ["acme_seren", "acme_kalos", "helios"])
 def test_the_rows_of_their_readmes_hold_gpus_from_start_to_end(
-    name: str, reference: Path, here: Path
+    name: str, reference: Path, here: Path, told: Callable[..., str]
 ) -> None:
     file = reference / "clusters" / f"{name}_readme_rows.csv"
     if not file.is_file():
         pytest.skip(f"no {file}")
     rows = pd.read_csv(file, parse_dates=["start_time", "end_time"])
     start, end = rows["start_time"], rows["end_time"]
-    window = [
-        "--from",
-        start.min().isoformat(),
-        "--to",
-        end.max().isoformat(),
-        "--min-gap",
-        "0",
-    ]
-    options = [
-        "--map",
-        "acme",
-        "--machine-nodes",
-        "200",
-        "--tz",
-        "Asia/Shanghai",
-        *window,
-    ]
-    assert run(["ingest", "auto", str(file), *options, "-o", "trace.parquet"]) == 0
+    window = f"--from {start.min().isoformat()} --to {end.max().isoformat()}"
+    options = f"--min-gap 0 --map acme --machine-nodes 200 --tz Asia/Shanghai {window}"
+    told(f"ingest auto {file} {options} -o trace.parquet")
     length_s = (end.max() - start.min()).total_seconds()
     busy_s = (rows["gpu_num"] * (end - start).dt.total_seconds()).sum()
     assert (

@@ -119,15 +119,6 @@ def test_the_measurement_agrees_with_a_trace_measured_by_hand() -> None:
     assert found.keys() == calibration.SUMMIT_FACTS.keys()
 
 
-def test_same_seed_same_trace_other_seed_another() -> None:
-    first, again, other = (
-        generate_node_trace(nodes=100, days=0.5, seed=seed) for seed in (4, 4, 5)
-    )
-    pd.testing.assert_frame_equal(first.frame, again.frame)
-    assert first.metadata == again.metadata
-    assert not first.frame.equals(other.frame)
-
-
 def test_the_metadata_describe_the_trace() -> None:
     trace = generate_node_trace(
         nodes=100, days=0.25, seed=9, start="2024-05-01T02:00+02:00", machine="theta"

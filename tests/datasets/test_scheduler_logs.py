@@ -10,7 +10,7 @@ from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
-from synthetic_logs_more import read_texts, taken
+from synthetic_logs import read_texts, taken
 
 from bft.datasets import generate_log
 from bft.replay.logs import Ingested, expand_hosts

@@ -6,12 +6,14 @@ import csv
 import math
 import re
 import runpy
-from collections.abc import Callable
+import tomllib
+from ast import literal_eval
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -39,10 +41,9 @@ from bft.models import (
 )
 from bft.models.cells import Rows, read_number
 from bft.models.learned.duration import split_in_time
-from bft.models.learned.packing import PackingAnalyser, sharing_scores
+from bft.models.learned.packing import sharing_scores
 from bft.models.measure.xi_measurements import merged
 from bft.models.workloads.jobs_pollux import read_pollux_jobs
-from bft.replay.cli.main import run
 from bft.replay.policies.lucid.submissions import read_forecast_table
 from bft.replay.policies.tiresias import read_samples
 from bft.replay.pools import cluster_pools
@@ -55,16 +56,12 @@ TSUB, TSUB_NS = "2021-02-10T20:21:15Z", 1_612_988_475_000_000_000
 S = 1_000_000_000
 
 
-@dataclass(frozen=True)
-class Column:
-    """A column of a table: what kind of cell it holds, how to get what was read of the last row, and its default."""
+class Column(NamedTuple):
+    """A column of a table: what kind of cell it holds, where what was read of the last row is, and its default."""
 
     kind: str
-    get: Callable[[Any], Any] | None = (
-        None  # None: what was read cannot be seen, only that it was not refused
-    )
+    where: str
     default: Any = REQUIRED
-    least: float = -math.inf  # smaller numbers count as this one
 
 
 @dataclass(frozen=True)
@@ -72,52 +69,42 @@ class Reader:
     """A reader of tables, the rows of a good one, and its columns; the last row is the one that is changed."""
 
     name: str
-    read: Callable[[Path], Any]
     rows: list[dict[str, Any]]
     columns: dict[str, Column]
     job: str = ""
     suffix: str = ".csv"
     others: dict[str, str] = field(default_factory=dict)  # files beside it
+    least: float = -math.inf
+
+    def read(self, path: Path) -> Any:
+        return READ[self.name.partition(" of ")[0]](path)
 
 
-def last_job(attribute: str) -> Callable[[Any], Any]:
-    return lambda table: getattr(table.jobs[-1], attribute)
+# What is made of what was found, before it is compared.
+MADE: dict[str, Callable[[Any], Any]] = {
+    "": lambda found: found,
+    "seconds": lambda ns: ns / S,
+    "mib": lambda gib: gib and gib * 1024,
+    "inverse": lambda ratio: 1 / ratio,
+    "amp": lambda model: int(model.endswith("+amp")),
+    "count": len,
+    "list": lambda array: array.tolist(),
+}
+
+
+def seen(found: Any, where: str) -> Any:
+    """What was read of a column."""
+    path, _, made = where.partition(" ")
+    for part in path.split("."):
+        if re.fullmatch(r"-?\d+|\(.*\)", part):
+            found = found[literal_eval(part)]
+        else:
+            keyed = isinstance(found, dict | pd.DataFrame)
+            found = found[part] if keyed else getattr(found, part)
+    return MADE[made](found)
 
 
 NUMBER, WHOLE, NAME, INSTANT, LIST = "number", "whole", "name", "instant", "list"
-BOUNDS = {
-    "Jmin": Column(WHOLE, last_job("jmin")),
-    "Jmax": Column(WHOLE, last_job("jmax")),
-    "Pmax": Column(NUMBER, last_job("pmax")),
-    "Tcup": Column(NUMBER, last_job("tcup_s")),
-    "Tcdw": Column(NUMBER, last_job("tcdw_s")),
-    "Tsub": Column(INSTANT, last_job("tsub_ns")),
-}
-JOB = {"Jmin": 1, "Jmax": 9, "Pmax": 7.0, "Tsub": TSUB, "Tcup": 2, "Tcdw": 3}
-CURVE = {"Ns": "[0, 4]", "Ps": "[0, 10]", "Os": "[0, 1]"}
-FURTHER = {
-    "Jreq": 4,
-    "weight": 2.0,
-    "batch_size": 8,
-    "memory_gib": 2.0,
-    "skew": 0.5,
-    "spread_slowdown": 2.0,
-}
-LABELS = {"deadline": "2021-03-01T00:00:00Z", "model": "m", "user": "u", "vc": "v"}
-ROOT_PAIR = {
-    "model1": "A",
-    "batchsize1": 8,
-    "amp1": 0,
-    "speed1": 0.5,
-    "model2": "B",
-    "batchsize2": 8,
-    "amp2": 0,
-}
-
-
-def named(*names: str, **cells: Any) -> list[dict[str, Any]]:
-    key, *values = names
-    return [{key: value, **cells} for value in values]
 
 
 def written(reader: Reader, folder: Path, rows: list[dict[str, Any]]) -> Path:
@@ -163,299 +150,47 @@ def pollux(path: Path) -> Any:
 
 CURVE_JOB = jobs_from_frame(
     pd.DataFrame(
-        [{"name": "a", **JOB, "Ns": [0, 4], "Ps": [0, 10], "Os": [0, 1], "vc": "p"}]
+        [{"name": "a", "Jmin": 1, "Jmax": 9, "Pmax": 7.0, "Tsub": TSUB, "Tcup": 2, "Tcdw": 3, "Ns": [0, 4],
+          "Ps": [0, 10], "Os": [0, 1], "vc": "p"}]
     )
-)
-SWF = (
-    "1",
-    "5",
-    "-1",
-    "7",
-    "2",
-    "-1",
-    "-1",
-    "2",
-    "9",
-    "-1",
-    "1",
-    "3",
-    "4",
-    "5",
-    "1",
-    "-1",
-    "-1",
-    "-1",
-)
+)  # fmt: skip
+READ: dict[str, Callable[[Path], Any]] = {
+    "jobs": read_jobs,
+    "bounds": lambda path: read_published_jobs(path, path.parent / "curves.csv"),
+    "venus": read_venus_jobs,
+    "tiresias": read_tiresias_jobs,
+    "pollux": pollux,
+    "xi": read_xi,
+    "measurements": lambda path: merged(read_measurements([path])),
+    "memory": read_unit_memory,
+    "throughputs": read_throughputs,
+    "application": application,
+    "validation": validation,
+    "colocation": lambda path: read_colocation(path, indifferent=()),
+    "pairs": lambda path: sharing_scores(read_table(path), source=str(path)),
+    "samples": read_samples,
+    "forecast": read_forecast_table,
+    "cluster": lambda path: cluster_pools(str(path), CURVE_JOB),
+    "submissions": lambda path: submissions(read_table(path), source=str(path)),
+    "finished jobs": lambda path: split_in_time(read_table(path), 0.5, source=str(path)),
+    "swf": read_swf_jobs,
+}  # fmt: skip
 
-READERS = [
-    Reader(
-        "jobs",
-        read_jobs,
-        named("name", "a", "b", **JOB, **CURVE, **FURTHER, **LABELS),
-        {
-            **BOUNDS,
-            "name": Column(NAME, last_job("name")),
-            "Jreq": Column(WHOLE, last_job("jreq"), None),
-            "weight": Column(NUMBER, last_job("weight"), 1.0),
-            "batch_size": Column(NUMBER, last_job("batch_size"), None),
-            "memory_gib": Column(NUMBER, last_job("memory_gib"), None),
-            "skew": Column(NUMBER, last_job("skew"), None),
-            "spread_slowdown": Column(NUMBER, last_job("spread_slowdown"), 1.0),
-            "deadline": Column(INSTANT, last_job("deadline_ns"), None),
-            "model": Column(NAME, last_job("model"), ""),
-            "user": Column(NAME, last_job("user"), ""),
-            "vc": Column(NAME, last_job("vc"), ""),
-            "Ns": Column(LIST, lambda table: table.jobs[-1].scalability.ns.tolist()),
-            "Ps": Column(LIST, lambda table: table.jobs[-1].scalability.ps.tolist()),
-            "Os": Column(LIST, lambda table: table.jobs[-1].objective.ps.tolist()),
-        },
-        job="name",
-    ),
-    Reader(
-        "bounds",
-        lambda path: read_published_jobs(path, path.parent / "curves.csv"),
-        named("name", "a", "b", **JOB),
-        BOUNDS,
-        job="name",
-        others={
-            "curves.csv": 'name,Ns,Ps,Os\na,"[0, 4]","[0, 9]","[0, 1]"\nb,"[0, 4]","[0, 9]","[0, 1]"\n'
-        },
-    ),
-    Reader(
-        "venus",
-        lambda path: read_venus_jobs(path),
-        named(
-            "job_id",
-            "a",
-            "b",
-            gpu_num=4,
-            submit_time=TSUB,
-            duration=9,
-            batchsize=8,
-            amp=1,
-            gmem=1024,
-            model="m",
-        ),
-        {
-            "gpu_num": Column(WHOLE, last_job("jmax")),
-            "duration": Column(NUMBER, last_job("pmax")),
-            "batchsize": Column(NUMBER, last_job("batch_size"), None),
-            "gmem": Column(
-                NUMBER,
-                lambda table: (gib := table.jobs[-1].memory_gib) and gib * 1024,
-                None,
-            ),
-            "amp": Column(WHOLE, lambda table: int(table.jobs[-1].model == "m+amp"), 0),
-            "submit_time": Column(INSTANT, last_job("tsub_ns")),
-            "job_id": Column(NAME, last_job("name")),
-        },
-        job="job_id",
-    ),
-    Reader(
-        "tiresias",
-        read_tiresias_jobs,
-        named(
-            "job_id",
-            "a",
-            "b",
-            num_gpu=4,
-            submit_time=5,
-            duration=9,
-            skew=0.5,
-            spread_slowdown=2,
-            model_name="m",
-        ),
-        {
-            "num_gpu": Column(WHOLE, last_job("jmax")),
-            "submit_time": Column(NUMBER, lambda table: table.jobs[-1].tsub_ns / S),
-            "duration": Column(NUMBER, last_job("pmax")),
-            "skew": Column(NUMBER, last_job("skew"), None),
-            "spread_slowdown": Column(NUMBER, last_job("spread_slowdown"), 1.0),
-            "model_name": Column(NAME, last_job("model"), ""),
-        },
-        job="job_id",
-    ),
-    Reader(
-        "pollux",
-        pollux,
-        named(
-            "name", "a", "b", time=5, application="toy", num_replicas=2, batch_size=128
-        ),
-        {
-            "time": Column(NUMBER, lambda table: table.jobs[-1].tsub_ns / S),
-            "num_replicas": Column(WHOLE, last_job("jreq")),
-        },
-        job="name",
-    ),
-    Reader(
-        "xi",
-        read_xi,
-        named(
-            "model_a",
-            "a",
-            "b",
-            model_b="b",
-            xi_a=1.5,
-            xi_b=2.0,
-            batch_a=8,
-            batch_b=8,
-            units=2,
-        ),
-        {
-            **{
-                name: Column(
-                    NUMBER, lambda xi, name=name: getattr(xi.measurements[-1], name)
-                )
-                for name in ("xi_a", "xi_b")
-            },
-            **{
-                name: Column(
-                    NUMBER,
-                    lambda xi, name=name: getattr(xi.measurements[-1], name),
-                    None,
-                )
-                for name in ("batch_a", "batch_b", "units")
-            },
-            "model_b": Column(NAME, lambda xi: xi.measurements[-1].model_b),
-        },
-    ),
-    Reader(
-        "measurements",
-        lambda path: merged(read_measurements([path])),
-        [
-            {"model_a": "a", "model_b": "", "step_a_s": 1, "step_b_s": "", "units": ""},
-            {"model_a": "b", "model_b": "", "step_a_s": 1, "step_b_s": "", "units": ""},
-            {"model_a": "a", "model_b": "b", "step_a_s": 5, "step_b_s": 5, "units": ""},
-        ],
-        {
-            "step_a_s": Column(NUMBER, lambda found: found[-1].xi_a, least=1),
-            "step_b_s": Column(NUMBER, lambda found: found[-1].xi_b, least=1),
-            "units": Column(NUMBER, lambda found: found[-1].units, None),
-        },
-    ),
-    Reader(
-        "memory",
-        read_unit_memory,
-        named("model", "a", "b", batch=8, memory_gib=2.0),
-        {
-            "batch": Column(NUMBER, lambda memory: memory.curves["b"].batches[0]),
-            "memory_gib": Column(NUMBER, lambda memory: memory.curves["b"].gib[0]),
-        },
-    ),
-    Reader(
-        "throughputs",
-        read_throughputs,
-        named("model", "a", "b", units=4, throughput=10.0),
-        {
-            "units": Column(WHOLE, lambda found: found[-1].units[-1]),
-            "throughput": Column(NUMBER, lambda found: found[-1].throughput[-1]),
-        },
-    ),
-    Reader(
-        "application",
-        application,
-        named("placement", "1", "2", "3", local_bsz=8, step_time=10.0, sync_time=0.5),
-        {
-            "local_bsz": Column(WHOLE, lambda found: found.steps[3,][-1, 0]),
-            "step_time": Column(NUMBER, lambda found: found.steps[3,][-1, 1]),
-            "sync_time": Column(NUMBER, lambda found: found.steps[3,][-1, 2]),
-        },
-    ),
-    Reader(
-        "validation",
-        validation,
-        named("progress", "1", "2", iteration=1.0, grad_sqr=1.0, grad_var=1.0),
-        {
-            name: Column(NUMBER, lambda found, at=at: getattr(found, at)[-1])
-            for name, at in (
-                ("iteration", "iterations"),
-                ("grad_sqr", "grad_sqr"),
-                ("grad_var", "grad_var"),
-            )
-        },
-    ),
-    Reader(
-        "colocation",
-        lambda path: read_colocation(path, indifferent=()),
-        [{**ROOT_PAIR, "speed2": 0.5}, {**ROOT_PAIR, "speed2": 0.5}],
-        {
-            "speed1": Column(NUMBER, lambda xi: 1 / xi.measurements[-1].xi_a),
-            "batchsize2": Column(NUMBER, lambda xi: xi.measurements[-1].batch_b),
-            "amp2": Column(
-                WHOLE, lambda xi: int(xi.measurements[-1].model_b == "B+amp"), 0
-            ),
-            "model1": Column(NAME, lambda xi: xi.measurements[-1].model_a),
-        },
-    ),
-    Reader(
-        "pairs",
-        lambda path: sharing_scores(read_table(path), source=str(path)),
-        [{**ROOT_PAIR, "speed2": 0.5}, {**ROOT_PAIR, "model1": "Z", "speed2": 0.5}],
-        {
-            "speed1": Column(NUMBER, lambda scores: scores["speed"].iloc[-1]),
-            "batchsize1": Column(NUMBER, lambda scores: scores["batchsize"].iloc[-1]),
-        },
-    ),
-    Reader(
-        "samples",
-        read_samples,
-        named("service", "1", "2", job="a"),
-        {"service": Column(NUMBER, lambda found: found[-1])},
-    ),
-    Reader(
-        "forecast",
-        read_forecast_table,
-        named("time", "1970-01-01", "1970-01-02", jobs=1, units=2),
-        {
-            "time": Column(INSTANT, lambda table: table.times_ns[-1]),
-            "jobs": Column(NUMBER, lambda table: table.jobs[-1]),
-            "units": Column(NUMBER, lambda table: table.units[-1]),
-        },
-    ),
-    Reader(
-        "cluster",
-        lambda path: cluster_pools(str(path), CURVE_JOB),
-        named("vc", "q", "p", nodes=2, units_per_node=4),
-        {
-            "nodes": Column(WHOLE, lambda pools: len(pools[-1].trace.nodes)),
-            "units_per_node": Column(
-                WHOLE, lambda pools: pools[-1].trace.units_per_node
-            ),
-        },
-    ),
-    Reader(
-        "submissions",
-        lambda path: submissions(read_table(path), source=str(path)),
-        named("submit_time", "0", "600", gpu_num=3),
-        {"gpu_num": Column(NUMBER, lambda slots: slots["units"].iloc[-1])},
-    ),
-    Reader(
-        "finished jobs",
-        lambda path: split_in_time(read_table(path), 0.5, source=str(path)),
-        named("user", "u", "v", gpu_num=3, submit_time=5, duration=9.0),
-        {
-            "gpu_num": Column(NUMBER),
-            "duration": Column(NUMBER),
-            "submit_time": Column(INSTANT),
-            "user": Column(NAME),
-        },
-    ),
-    Reader(
-        "swf",
-        read_swf_jobs,
-        [
-            {str(k): cell for k, cell in enumerate(SWF, start=1)},
-            {str(k): cell for k, cell in enumerate(("2", *SWF[1:]), 1)},
-        ],
-        {
-            "2 (submit time)": Column(NUMBER, lambda table: table.jobs[-1].tsub_ns / S),
-            "4 (run time)": Column(NUMBER, last_job("pmax")),
-            "5 (allocated processors)": Column(NUMBER),
-        },
-        job="1",
-        suffix=".swf",
-    ),
-]
+
+def readers() -> Iterator[Reader]:
+    """The tables of tests/data/cells.toml."""
+    text = (Path(__file__).parents[1] / "data" / "cells.toml").read_text("utf-8")
+    for name, told in tomllib.loads(text).items():
+        every = told.pop("all", {})
+        rows = [row | every for row in told.pop("rows")]
+        columns = {
+            column: Column(*(None if each == "none" else each for each in cells))
+            for column, cells in told.pop("columns").items()
+        }
+        yield Reader(name, rows, columns, **told)
+
+
+READERS = [*readers()]
 COLUMNS = [
     pytest.param(reader, name, id=f"{reader.name}-{name}")
     for reader in READERS
@@ -546,18 +281,18 @@ def check_value(
     reader: Reader, column: Column, found: Any, cell: str, value: Any
 ) -> None:
     """Compare what was read with what the cell means."""
-    if column.get is None:
+    if not column.where:
         return
     if reader.name in ("venus", "tiresias", "swf") and len(found) < len(reader.rows):
         assert value == 0, (
             f"{cell!r}: a job of no units or no time is left out, no other"
         )
         return
-    read = column.get(found)
+    read = seen(found, column.where)
     if column.kind in (NAME, LIST, INSTANT):
         assert read == value, cell
         return
-    right = max(float(value), column.least)
+    right = max(float(value), reader.least)
     assert math.isclose(read, right, rel_tol=1e-15, abs_tol=1e-9), cell
     if column.kind == NUMBER and right == 0:
         assert math.copysign(1.0, read) == 1.0, "-0 is 0"
@@ -606,7 +341,7 @@ def test_a_cell_is_read_right_or_refused_where_it_is(
         else:
             found, error = attempt(reader, name, cell, tmp_path)
             assert error is None, f"{cell!r}: {error}"
-            assert column.get is None or column.get(found) == column.default
+            assert not column.where or seen(found, column.where) == column.default
     for cell, value in means.items():
         if not (swf and " " in cell):
             found, error = attempt(reader, name, cell, tmp_path)
@@ -757,18 +492,6 @@ def test_columns_of_one_name_are_refused() -> None:
     )
 
 
-def test_profiles_are_refused_before_anything_is_learnt() -> None:
-    profiles = pd.DataFrame(
-        {"gpu_util": [1, "4_0"], "gmem_util": 1, "gmem": 1, "amp": 0, "label": 0}
-    )
-    refused(
-        r"^p.csv, row 2, column gpu_util: expected a finite number >= 0, not '4_0'",
-        PackingAnalyser.train,
-        profiles,
-        source="p.csv",
-    )
-
-
 # --- tables of spreadsheets -------------------------------------------------------------------------------------------
 
 SHEET = "model_a;model_b;xi_a;xi_b\nbert;vgg;1,5;2,25\n"
@@ -803,33 +526,24 @@ def test_tables_of_spreadsheets_are_read(text: str, tmp_path: Path) -> None:
     ("command", "table", "message"),
     [
         (
-            ["xi", "show"],
+            "xi show",
             "model_a,model_b,xi_a,xi_b\na,b,4_0,1\n",
             "row 1, column xi_a: expected a finite number > 0, not '4_0'",
         ),
         (
-            ["jobs", "fit"],
+            "jobs fit",
             "model,units,throughput\na,1,True\na,2,1\n",
             "row 1, column throughput: expected a finite number > 0, not 'True'",
         ),
         (
-            ["convert"],
+            "convert -o out.csv",
             'name,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os\na,1,4,"1,5",2021-02-10,1,1,"[0, 4]","[0, 4]","[0, 4]"\n',
             "row 1, column Pmax, job a: expected a finite number, not '1,5' (a decimal comma?",
         ),
     ],
 )
 def test_the_command_line_names_the_cell(
-    command: list[str],
-    table: str,
-    message: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    command: str, table: str, message: str, here: Path, told: Callable[..., str]
 ) -> None:
-    path = tmp_path / "t.csv"
-    path.write_text(table)
-    further = ["-o", str(tmp_path / "out.csv")] if command == ["convert"] else []
-    assert run([*command, str(path), *further]) == 2
-    out, err = capsys.readouterr()
-    assert f"{path}, {message}" in err.replace("\n", " ")
-    assert not out
+    Path("t.csv").write_text(table)
+    assert told(f"{command} t.csv", f"t.csv, {message}", code=2).startswith("Error")

@@ -212,64 +212,6 @@ def test_predictions_stay_durations_whatever_a_regressor_says(says: float) -> No
     assert ((predicted >= 0) & (predicted <= LONGEST_S * (1 + 1e-9))).all()
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            lambda t: t.drop(columns="user"),
-            "j.csv: missing column user; expected user, gpu_num",
-        ),
-        (
-            lambda t: t.drop(columns=["gpu_num", "duration"]),
-            "j.csv: missing columns gpu_num, duration;",
-        ),
-        (
-            lambda t: t.assign(duration=[*t["duration"][:-1], np.nan]),
-            "j.csv, row 300, column duration: expected a fin",
-        ),
-        (
-            lambda t: t.assign(duration=-t["duration"]),
-            "j.csv, row 1, column duration: expected a finite number >= 0",
-        ),
-        (
-            lambda t: t.assign(gpu_num="many"),
-            "j.csv, row 1, column gpu_num: expected a finite number >= 0, not 'many'",
-        ),
-        (
-            lambda t: t.assign(gpu_num=[[1]] * 300),
-            "j.csv, row 1, column gpu_num: expected a finite number >= 0, not [1]",
-        ),
-        (
-            lambda t: t.assign(gpu_num=[10**400] * 300),
-            "j.csv, row 1, column gpu_num: expected a finite number >= 0, not 1000",
-        ),
-        (
-            lambda t: t.assign(user=[*t["user"][:-1], None]),
-            "j.csv, row 300, column user: expected a name, not an empty cell",
-        ),
-        (
-            lambda t: t.assign(submit_time="noon"),
-            "j.csv, row 1, column submit_time: expected a date and time such as 2021-02-10T20:21:15Z, or seconds, not",
-        ),
-        (
-            lambda t: t.assign(submit_time=np.inf),
-            "j.csv, row 1, column submit_time: expected a date and time such as 2021-02-10T20:21:15Z, or seconds",
-        ),
-        (
-            lambda t: t.assign(finish_time=0),
-            "j.csv, row 1, column finish_time: the job finishes before it is subm",
-        ),
-        (lambda t: t[:19], "19 rows to learn from, expected at least 20"),
-        (lambda t: t[:0], "j.csv: has no rows"),
-    ],
-)
-def test_unusable_rows_for_learning_are_reported_with_their_place(
-    change: Any, message: str
-) -> None:
-    caught = refused("", DurationEstimator.train, change(log()), source="j.csv")
-    assert str(caught).startswith(message)
-
-
 def test_a_split_in_time_leaves_nobody_out_and_mixes_nothing() -> None:
     jobs = log(200)
     before, after, past = split_in_time(jobs, 0.25)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import io
 import json
 import lzma
 import os
@@ -17,22 +16,23 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from processes import SCRIPT, result_of
 from refusals import refused
 
 import bft
 from bft.models import (
     InputError,
     read_log,
-    read_philly_jobs,
     read_swf_jobs,
     read_table,
 )
 from bft.models.errors import printable
-from bft.models.files import MAX_LINE, drafted, parse_json, read_json
+from bft.models.files import MAX_LINE, drafted, read_json
 
 MIB = 1 << 20
 Told = Callable[..., str]
@@ -50,27 +50,6 @@ sys.exit(code)
 """
 
 
-def archive(name: str, content: bytes) -> bytes:
-    sink = io.BytesIO()
-    with tarfile.open(fileobj=sink, mode="w:gz", compresslevel=1) as tar:
-        info = tarfile.TarInfo(name)
-        info.size = len(content)
-        tar.addfile(info, io.BytesIO(content))
-    return sink.getvalue()
-
-
-def numbers(rows: int) -> bytes:
-    """One number repeated many times; written in pieces."""
-    sink = io.BytesIO()
-    with pq.ParquetWriter(
-        sink, pa.schema({"x": pa.int64()}), compression="zstd"
-    ) as writer:
-        piece = pa.table({"x": pa.array([7] * 10_000_000, pa.int64())})
-        for _ in range(rows // 10_000_000):
-            writer.write_table(piece)
-    return sink.getvalue()
-
-
 def watched(*args: str, limit_mib: int | None = None) -> tuple[int, str, int]:
     """Exit code, standard error and peak of memory (MiB) of a command line."""
 
@@ -78,8 +57,7 @@ def watched(*args: str, limit_mib: int | None = None) -> tuple[int, str, int]:
         if limit_mib is not None:
             resource.setrlimit(resource.RLIMIT_AS, (limit_mib * MIB, limit_mib * MIB))
 
-    done = subprocess.run([sys.executable, "-c", WATCHED, *args], capture_output=True, text=True, check=False,
-                          preexec_fn=limited)  # fmt: skip
+    done = result_of([sys.executable, "-c", WATCHED, *args], preexec_fn=limited)
     told, _, peak = done.stderr.strip().rpartition("\n")
     return done.returncode, told, int(peak)
 
@@ -89,15 +67,13 @@ def test_what_unpacks_to_more_than_the_limit_is_refused_by_name(
 ) -> None:
     monkeypatch.setattr("bft.models.files.MAX_UNPACKED", 2 * MIB)
     rows = b"a,b\n" + b"1,2\n" * MIB
-    for name, content in (
-        ("t.csv.gz", gzip.compress(rows)),
-        ("t.tar.gz", archive("t.csv", rows)),
-    ):
-        path = tmp_path / name
-        path.write_bytes(content)
+    (tmp_path / "t.csv").write_bytes(rows)
+    (tmp_path / "t.csv.gz").write_bytes(gzip.compress(rows))
+    with tarfile.open(tmp_path / "t.tar.gz", "w:gz", compresslevel=1) as archive:
+        archive.add(tmp_path / "t.csv", "t.csv")
+    for path in (tmp_path / "t.csv.gz", tmp_path / "t.tar.gz"):
         said = f"{path}: unpacks to more than"
         told(f"convert {path} -o {tmp_path}/out.parquet", said, code=2)
-    (tmp_path / "t.csv").write_bytes(rows)
     assert len(read_table(tmp_path / "t.csv")) == MIB
     packed = tmp_path / "p.json"
     packed.write_bytes(gzip.compress(b" " * 3 * MIB + b"[]"))
@@ -171,8 +147,10 @@ def test_out_of_memory_is_a_message_that_names_the_file(
     tmp_path: Path, command: str
 ) -> None:
     path = tmp_path / ("p.json" if command == "solve" else "trace.parquet")
-    lists = b"[" + b"[]," * 9_000_000 + b"1]"
-    path.write_bytes(lists if command == "solve" else numbers(30_000_000))
+    if command == "solve":
+        path.write_bytes(b"[" + b"[]," * 9_000_000 + b"1]")
+    else:
+        pq.write_table(pa.table({"x": np.full(30_000_000, 7)}), path)
     code, said, _ = watched(*command.split(), str(path), limit_mib=620)
     assert code == 2
     assert said.startswith(f"Error: {path}: not enough memory")
@@ -205,48 +183,17 @@ def test_a_limited_address_space_is_enough_for_a_replay(
     jobs.write_text(
         f"name,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os\na,{rest}\nb,{rest}\n"
     )
-    args = [
-        "replay",
-        "--cluster",
-        "2x4",
-        "--jobs",
-        str(jobs),
-        "--policy",
-        "milp",
-        "--backend",
-        "exact",
-    ]
-    code, told, _ = watched(*args, "--out", str(tmp_path / "out"), limit_mib=limit_mib)
+    line = f"replay --cluster 2x4 --jobs {jobs} --policy milp --backend exact --out {tmp_path}/out"
+    code, told, _ = watched(*line.split(), limit_mib=limit_mib)
     assert code == 0, told
-    assert (
-        json.loads((tmp_path / "out/summary.json").read_text())["metrics"][
-            "jobs_finished"
-        ]
-        == 2
-    )
+    summary = json.loads((tmp_path / "out/summary.json").read_text())
+    assert summary["metrics"]["jobs_finished"] == 2
 
 
 def test_an_address_space_that_is_too_small_is_refused() -> None:
     code, told, _ = watched("list", "backends", limit_mib=590)
     assert code == 2
     assert "the address space is limited to 590 MiB, and 600 are needed" in told
-
-
-def test_json_with_a_key_twice_is_refused(tmp_path: Path) -> None:
-    refused(
-        "the key 'a' appears twice in one object",
-        parse_json,
-        '[{"b": {"a": 1, "c": 2, "a": 1}}]',
-        error=ValueError,
-    )
-    assert parse_json('{"a": {"a": 1}}') == {"a": {"a": 1}}
-    path = tmp_path / "t.jsonl"
-    path.write_text('{"a": 1}\n{"a": 1, "a": 2}\n')
-    refused("row 2: not a line of JSON: the key 'a' appears twice", read_table, path)
-    path.write_text('[{"jobid": "a", "jobid": "b"}]')
-    refused("the key 'jobid' appears twice", read_philly_jobs, path)
-    path.write_text(" ")
-    refused("not JSON: it is empty", read_json, path)
 
 
 def test_messages_are_short_and_do_not_act_on_a_terminal() -> None:
@@ -270,9 +217,7 @@ def test_messages_are_short_and_do_not_act_on_a_terminal() -> None:
     "args", [["solve", "-"], ["ingest", "auto", "-", "-o", "t.parquet"]]
 )
 def test_a_closed_standard_input_is_reported(tmp_path: Path, args: list[str]) -> None:
-    command = [sys.executable, "-c", "from bft.replay.cli import main; main()", *args]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, check=False,
-                          preexec_fn=lambda: os.close(0))  # fmt: skip
+    done = result_of([*SCRIPT, *args], cwd=tmp_path, preexec_fn=lambda: os.close(0))
     assert done.returncode == 2
     assert done.stderr == "Error: standard input: is closed\n"
 
@@ -285,18 +230,8 @@ def test_a_replay_runs_with_all_its_streams_closed(tmp_path: Path) -> None:
     posed = {"units": 4, "Tfwd": 120, "jobs": [{"name": "a", "Jmin": 1, "Jmax": 4, "Ns": [0, 4], "Os": [0, 4],
                                                 "Tcup": 1, "Tcdw": 1}]}  # fmt: skip
     (tmp_path / "p.json").write_text(json.dumps(posed))
-    command = [
-        sys.executable,
-        "-c",
-        "from bft.replay.cli import main; main()",
-        "solve",
-        "p.json",
-        "--backend",
-        "cbc",
-    ]
-    done = subprocess.run(
-        [*command, "-o", "answer.json"], cwd=tmp_path, check=False, preexec_fn=close
-    )
+    command = [*SCRIPT, *["solve", "p.json", "--backend", "cbc", "-o", "answer.json"]]
+    done = subprocess.run(command, cwd=tmp_path, check=False, preexec_fn=close)
     assert done.returncode == 0
     assert json.loads((tmp_path / "answer.json").read_text())["counts"] == {"a": 4}
 
@@ -405,15 +340,6 @@ def test_standard_output_as_a_target_gets_the_log(
         got = subprocess.run(command, check=True, capture_output=True).stdout
     assert got.startswith(plain.read_bytes())
     assert Path("/dev/stdout").is_symlink()
-
-
-def test_a_device_stays_a_device(tmp_path: Path) -> None:
-    link = tmp_path / "sink"
-    link.symlink_to(os.devnull)
-    with drafted(link) as draft:
-        draft.write_text("content\n")
-    assert stat.S_ISCHR(link.stat().st_mode)
-    assert link.is_symlink()
 
 
 def test_the_file_that_a_link_leads_to_is_written_and_named(

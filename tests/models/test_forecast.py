@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -139,49 +138,6 @@ def test_slots_may_be_counted_from_jobs() -> None:
     assert model.predict(submissions(jobs)).mean() == pytest.approx(4.5, rel=0.1)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            lambda t: t.drop(columns="jobs"),
-            "s.csv: missing column jobs; expected time, jobs; it has time",
-        ),
-        (
-            lambda t: t.drop(index=7),
-            "s.csv, row 8, column time: expected a slot each 600 s; this one begins 1200 s aft",
-        ),
-        (
-            lambda t: t[::-1],
-            "s.csv, row 2, column time: expected a later time than in the row before",
-        ),
-        (
-            lambda t: t.iloc[[0, 0, 1]],
-            "s.csv, row 2, column time: expected a later time than in the row before",
-        ),
-        (
-            lambda t: t.assign(jobs=-1),
-            "s.csv, row 1, column jobs: expected a finite number >= 0, not ",
-        ),
-        (
-            lambda t: t.assign(jobs=np.nan),
-            "s.csv, row 1, column jobs: expected a finite number >= 0, not an empty cell or NaN",
-        ),
-        (
-            lambda t: t.assign(time="x"),
-            "s.csv, row 1, column time: expected a date and time such as 2021-02-10T20:21:15Z, or seconds, not 'x'",
-        ),
-        (lambda t: t[:0], "s.csv: has no rows"),
-        (lambda t: t[:1], "s.csv: 1 slots, expected at least a day of them"),
-        (lambda t: t[:160], "11 rows to learn from, expected at least 20"),
-    ],
-)
-def test_unusable_rows_for_learning_are_reported_with_their_place(
-    change: Any, message: str
-) -> None:
-    caught = refused("", Forecaster.train, change(series(400)), source="s.csv")
-    assert str(caught).startswith(message)
-
-
 def test_slots_of_another_length_are_refused() -> None:
     refused(
         "row 2, column time: expected a slot each 600 s; this one begins 1200 s",
@@ -189,9 +145,8 @@ def test_slots_of_another_length_are_refused() -> None:
         series(9, minutes=20),
     )
     assert FITTED.predict(series(1)).shape == (1,)
-    refused(
-        "has no rows", submissions, pd.DataFrame({"submit_time": [], "gpu_num": []})
-    )
+    few = "11 rows to learn from, expected at least 20"
+    refused(few, Forecaster.train, series(160))
 
 
 @pytest.mark.reference

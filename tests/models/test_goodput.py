@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import astuple, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -94,6 +95,35 @@ def test_tiny_times_do_not_underflow(gamma: float) -> None:
     assert p.step_time(1, 2, 1) == pytest.approx(1e-40 * 2 ** (1 / gamma))
 
 
+SEEN = Observations(*np.array([[1, 1], [1, 2], [8, 8], [1, 1], [1, 0.5]], dtype=float))
+MEASURED = Throughputs("m", np.array([1.0, 2.0]), np.array([10.0, 19.0]))
+
+
+@pytest.mark.parametrize(
+    ("good", "wrong", "message"),
+    [
+        (LIMITS, {"atomic_min": 0}, "atomic_min"),
+        (LIMITS, {"atomic_min": 65}, "atomic_min"),
+        (LIMITS, {"most": 63}, "most"),
+        (LIMITS, {"atomic_max": 8}, "atomic_min"),
+        (SEEN, {"step_s": [1.0, -1.0]}, "step_s: expected numbers > 0, but entry 2 is -1.0"),
+        (SEEN, {"nodes": [1.0, 3.0]}, "but entry 2 has 2 replicas on 3 nodes"),
+        (SEEN, {"atomic": [1.0]}, "atomic: expected 2 values"),
+        (SEEN, {"gradient_s": [math.nan, 1]}, "gradient_s: expected numbers > 0, but entry 1 is nan"),
+        (MEASURED, {"units": [1.0, 1.5]}, "units: expected whole numbers"),
+        (MEASURED, {"units": [1.0, -1.0]}, "units: expected numbers > 0, but entry 2 is -1.0"),
+        (MEASURED, {"throughput": [0.0, 1.0]}, "throughput: expected numbers > 0, but entry 1"),
+        (MEASURED, {"throughput": [1.0, math.nan]}, "expected numbers > 0, but entry 2 is nan"),
+        (MEASURED, {"throughput": [1.0]}, "throughput: expected 2 values"),
+    ],
+)  # fmt: skip
+def test_impossible_values_are_refused(
+    good: Any, wrong: dict[str, Any], message: str
+) -> None:
+    change = {name: np.array(value) if isinstance(value, list) else value for name, value in wrong.items()}  # fmt: skip
+    refused(message, replace, good, **change, error=ValueError)
+
+
 # --- fits -------------------------------------------------------------------------------------------------------------
 
 
@@ -178,36 +208,6 @@ def test_what_was_not_observed_is_hoped_for() -> None:
     assert (across.alpha_r, across.beta_r, across.beta_n) == (1e-8, 1e-8, 1e-8)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"step_s": [1.0, -1.0]}, "step_s: expected numbers > 0, but entry 2 is -1.0"),
-        ({"nodes": [1.0, 3.0]}, "but entry 2 has 2 replicas on 3 nodes"),
-        ({"atomic": [1.0]}, "atomic: expected 2 values"),
-        (
-            {"gradient_s": [math.nan, 1]},
-            "gradient_s: expected numbers > 0, but entry 1 is nan",
-        ),
-    ],
-)
-def test_bad_observations_are_reported(
-    change: dict[str, list[float]], message: str
-) -> None:
-    good = {
-        "nodes": [1.0, 1.0],
-        "replicas": [1.0, 2.0],
-        "atomic": [8.0, 8.0],
-        "step_s": [1.0, 1.0],
-        "gradient_s": [1.0, 0.5],
-    }
-    refused(
-        message,
-        Observations,
-        **{name: np.array(values) for name, values in {**good, **change}.items()},
-        error=ValueError,
-    )
-
-
 # --- goodput ----------------------------------------------------------------------------------------------------------
 
 limits = st.tuples(
@@ -281,12 +281,6 @@ def test_noise_scales_and_gains_at_their_ends() -> None:
     assert noise_scale(2.0, 6.0, 64) == 192
     assert noise_scale(0.0, 6.0, 64) == noise_scale(-1e-9, 6.0, 64) == math.inf
     assert Goodput(TRUTH, math.inf, LIMITS).efficiency([64, 4096]).tolist() == [1, 1]
-
-
-@pytest.mark.parametrize(("change", "name"), [({"atomic_min": 0}, "atomic_min"), ({"atomic_min": 65}, "atomic_min"),
-                                              ({"most": 63}, "most"), ({"atomic_max": 8}, "atomic_min")])  # fmt: skip
-def test_impossible_limits_are_refused(change: dict[str, int], name: str) -> None:
-    refused(name, replace, LIMITS, **change, error=ValueError)
 
 
 def test_a_single_replica_beyond_the_first_batch_accumulates() -> None:
@@ -522,52 +516,25 @@ def test_the_peak_is_the_largest_of_the_best_sizes() -> None:
     )
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"units": [1.0, 1.5]}, "units: expected whole numbers"),
-        ({"units": [1.0, -1.0]}, "units: expected numbers > 0, but entry 2 is -1.0"),
-        ({"throughput": [0.0, 1.0]}, "throughput: expected numbers > 0, but entry 1"),
-        ({"throughput": [1.0, np.nan]}, "expected numbers > 0, but entry 2 is nan"),
-        ({"throughput": [1.0]}, "throughput: expected 2 values"),
-    ],
-)
-def test_measurements_check_themselves(
-    change: dict[str, list[float]], message: str
-) -> None:
-    given = {"units": [1.0, 2.0], "throughput": [10.0, 19.0]} | change
-    refused(
-        message,
-        Throughputs,
-        "m",
-        **{name: np.array(values) for name, values in given.items()},
-        error=ValueError,
-    )
-
-
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def write(folder: Path, text: str) -> Path:
-    path = folder / "runs.csv"
-    path.write_text(text)
-    return path
-
-
-def test_tables_in_several_forms(tmp_path: Path) -> None:
-    a, b = read_throughputs(
-        write(tmp_path, "model,units,throughput\nb,1,10\na,4,30\nb,2,20\n")
-    )
-    assert (a.model, a.units.tolist(), a.throughput.tolist()) == ("b", [1, 2], [10, 20])
-    assert (b.model, b.units.tolist()) == ("a", [4])
-    (timed,) = read_throughputs(
-        write(tmp_path, "job,units,step_time,batch_size\nx,1,0.5,64\n")
-    )
-    assert (timed.model, timed.throughput.tolist()) == ("x", [128])
-    assert (
-        read_throughputs(write(tmp_path, "units,throughput\n1,10\n"))[0].model == "runs"
-    )
-    assert read_throughputs(tmp_path / "runs.csv", name="net")[0].model == "net"
+@pytest.mark.parametrize(
+    ("text", "name", "told"),
+    [
+        ("model,units,throughput\nb,1,10\na,4,30\nb,2,20\n", "", [("b", [1, 2], [10, 20]), ("a", [4], [30])]),
+        ("job,units,step_time,batch_size\nx,1,0.5,64\n", "", [("x", [1], [128])]),
+        ("units,throughput\n1,10\n", "", [("runs", [1], [10])]),
+        ("units,throughput\n1,10\n", "net", [("net", [1], [10])]),
+    ],
+)  # fmt: skip
+def test_tables_in_several_forms(
+    text: str, name: str, told: list[tuple[Any, ...]], tmp_path: Path
+) -> None:
+    (tmp_path / "runs.csv").write_text(text)
+    found = read_throughputs(tmp_path / "runs.csv", **{"name": name} if name else {})
+    read = [(each.model, each.units.tolist(), each.throughput.tolist()) for each in found]  # fmt: skip
+    assert read == told
 
 
 # --- learning while running -------------------------------------------------------------------------------------------

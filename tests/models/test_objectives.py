@@ -49,6 +49,17 @@ def job(
     )
 
 
+def policy_of(objective: str, tfwd_s: float = 120.0, **more: Any) -> MilpPolicy:
+    """A policy that decides by the exact optimum."""
+    exact = SolverOptions("exact")
+    return MilpPolicy(tfwd_s, exact, objective=Objective.of(objective), **more)
+
+
+def views_of(*jobs: Job) -> tuple[JobView, ...]:
+    """Jobs that hold nothing and have done nothing."""
+    return tuple(JobView(one, 0, 0.0) for one in jobs)
+
+
 def test_each_objective_is_the_curve_it_names() -> None:
     assert Objective.of("own").curve(job()).ps.tolist() == [0, 5, 6, 7]
     assert Objective.of("throughput").curve(job()).ps.tolist() == [0, 100, 180, 300]
@@ -145,13 +156,8 @@ def test_factors_stay_as_they_are_for_as_long_as_is_said(
 
 
 def test_weights_are_those_of_the_instant_whatever_was_decided_before() -> None:
-    policy = MilpPolicy(
-        60.0, SolverOptions("exact"), objective=Objective.of("throughput+ageing:1:3")
-    )
-    views = (
-        JobView(job("a"), 0, 0.0),
-        JobView(replace(job("b"), tsub_ns=1000 * SECOND), 0, 0.0),
-    )
+    policy = policy_of("throughput+ageing:1:3", 60.0)
+    views = views_of(job("a"), replace(job("b"), tsub_ns=1000 * SECOND))
     for second in [1000, 1001, 1224, 1225, 1226, 5000, 20_000, 1000, 1225]:
         given = policy.problem(State(second * SECOND, 4, views)).posed.weight
         ages = [Standing(age_s=second - view.job.tsub_ns / SECOND) for view in views]
@@ -163,14 +169,10 @@ def test_who_has_little_left_wins_the_units_of_a_policy_that_sees_it() -> None:
         JobView(job("a"), 0, 0.0, progress=0.0),
         JobView(job("b"), 0, 0.0, progress=9e5),
     )
-    policy = MilpPolicy(
-        120.0, SolverOptions("exact"), objective=Objective.of("throughput+srpt:1")
-    )
+    policy = policy_of("throughput+srpt:1")
     assert policy.traits.clairvoyant
     assert policy.decide(State(0, 4, views)).counts == (0, 4)
-    assert not MilpPolicy(
-        120.0, objective=Objective.of("throughput+ageing:1")
-    ).traits.clairvoyant
+    assert not policy_of("throughput+ageing:1").traits.clairvoyant
 
 
 def test_predicted_work_left_follows_from_the_service_attained() -> None:
@@ -184,12 +186,7 @@ def test_predicted_work_left_follows_from_the_service_attained() -> None:
             ("d", 0.0, known),
         )
     )
-    policy = MilpPolicy(
-        120.0,
-        SolverOptions("exact"),
-        objective=Objective.of("throughput+srpt:1"),
-        remaining="predicted",
-    )
+    policy = policy_of("throughput+srpt:1", remaining="predicted")
     assert not policy.traits.clairvoyant
     request = views[0].job.request
     expected = [
@@ -205,14 +202,11 @@ def test_predicted_work_left_follows_from_the_service_attained() -> None:
 def test_who_was_submitted_long_ago_gets_units_and_those_of_an_age_stay_a_class() -> (
     None
 ):
-    views = tuple(
-        JobView(replace(job(str(at)), tsub_ns=at * 900 * SECOND), 0, 0.0)
-        for at in range(40)
+    views = views_of(
+        *(replace(job(str(at)), tsub_ns=at * 900 * SECOND) for at in range(40))
     )
     now = 80 * 3600 * SECOND
-    policy = MilpPolicy(
-        120.0, SolverOptions("exact"), objective=Objective.of("throughput+ageing:24:9")
-    )
+    policy = policy_of("throughput+ageing:24:9")
     problem = policy.problem(State(now, 8, views))
     assert len(tables_of(problem).classes.first) == 8  # 70 to 80 hours in steps of 1.5
     again = policy.problem(State(now + 60 * SECOND, 8, views))
@@ -252,11 +246,7 @@ def test_ageing_takes_at_most_its_cap_of_what_every_other_allocation_is_worth(
     case: tuple[State, float, float],
 ) -> None:
     state, hours, cap = case
-    policy = MilpPolicy(
-        60.0,
-        SolverOptions("exact"),
-        objective=Objective.of(f"throughput+ageing:{hours}:{cap}"),
-    )
+    policy = policy_of(f"throughput+ageing:{hours}:{cap}", 60.0)
     taken = policy.decide(state).counts
     rates = [view.job.rates for view in state.jobs]
     every = itertools.product(range(4), repeat=len(rates))
@@ -291,11 +281,7 @@ def test_a_waiting_job_is_not_overtaken_by_an_equal_one_submitted_later(
         for at, (age, units) in enumerate(jobs)
     ]
     idle = sum(view.units for view in views) + free
-    policy = MilpPolicy(
-        tfwd_s,
-        SolverOptions("exact"),
-        objective=Objective.of(f"throughput+ageing:{hours}:{cap}"),
-    )
+    policy = policy_of(f"throughput+ageing:{hours}:{cap}", tfwd_s)
     state = State(0, idle, views)
     weights = policy.problem(state).posed.weight.tolist()
     counts = policy.decide(state).counts
@@ -315,18 +301,9 @@ def test_a_waiting_job_is_not_overtaken_by_an_equal_one_submitted_later(
 
 
 def test_efficiency_does_not_prefer_the_job_with_the_higher_rate() -> None:
-    views = (
-        JobView(job("slow", rate=1.0), 0, 0.0),
-        JobView(job("fast", rate=1000.0), 0, 0.0),
-    )
-    by_rate = MilpPolicy(
-        120.0, SolverOptions("exact"), objective=Objective.of("throughput")
-    ).decide(State(0, 4, views))
-    fair = MilpPolicy(
-        120.0, SolverOptions("exact"), objective=Objective.of("efficiency")
-    ).decide(State(0, 4, views))
-    assert by_rate.counts == (0, 4)
-    assert fair.counts == (2, 2)
+    views = views_of(job("slow", rate=1.0), job("fast", rate=1000.0))
+    for objective, counts in (("throughput", (0, 4)), ("efficiency", (2, 2))):
+        assert policy_of(objective).decide(State(0, 4, views)).counts == counts
 
 
 @pytest.mark.parametrize(
@@ -336,31 +313,18 @@ def test_a_deadline_raises_the_weight_within_its_horizon(
     now_s: int, expected: float
 ) -> None:
     late = job(weight=2.0, deadline_ns=1000 * SECOND)
-    assert deadline_weight(
-        late, now_s * SECOND, horizon_s=500.0, boost=4.0
-    ) == pytest.approx(expected)
-
-
-def test_without_a_deadline_the_weight_stays() -> None:
-    assert deadline_weight(job(weight=3.0), 10**18) == 3.0
+    near = {"horizon_s": 500.0, "boost": 4.0}
+    weight = deadline_weight(late, now_s * SECOND, **near)
+    assert weight == pytest.approx(expected)
+    assert deadline_weight(job(weight=3.0), now_s * SECOND, **near) == 3.0
 
 
 def test_a_near_deadline_wins_the_units() -> None:
-    views = (
-        JobView(job("calm"), 0, 0.0),
-        JobView(job("late", deadline_ns=100 * SECOND, rate=90.0), 0, 0.0),
-    )
-    calm = MilpPolicy(
-        120.0, SolverOptions("exact"), objective=Objective.of("throughput")
-    ).decide(State(0, 4, views))
-    urgent = MilpPolicy(
-        120.0,
-        SolverOptions("exact"),
-        objective=Objective.of("throughput"),
-        deadline_boost=10.0,
-        deadline_horizon_s=200.0,
-    ).decide(State(90 * SECOND, 4, views))
-    assert calm.counts[0] >= calm.counts[1]
+    views = views_of(job("calm"), job("late", deadline_ns=100 * SECOND, rate=90.0))
+    calm = policy_of("throughput").decide(State(0, 4, views)).counts
+    near = {"deadline_boost": 10.0, "deadline_horizon_s": 200.0}
+    urgent = policy_of("throughput", **near).decide(State(90 * SECOND, 4, views))
+    assert calm[0] >= calm[1]
     assert urgent.counts == (0, 4)
 
 

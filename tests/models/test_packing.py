@@ -70,6 +70,11 @@ def test_a_tree_does_not_depend_on_the_order_of_profiles() -> None:
     assert all(tree == trees[0] for tree in trees)
 
 
+def test_profiles_without_a_feature_are_not_scored() -> None:
+    told = "missing columns gmem_util, gmem, amp"
+    refused(told, ANALYSER.scores, pd.DataFrame({"gpu_util": [1.0]}))
+
+
 def test_all_pairings_of_either_side_count() -> None:
     rows = [
         pair(0.9, 1.0),
@@ -181,67 +186,6 @@ def test_steps_that_change_nothing_are_not_told() -> None:
     )
     scores = [line for line in ANALYSER.rules().splitlines() if "score" in line]
     assert len(scores) >= 3
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (
-            lambda t: t.drop(columns="gmem"),
-            "p.csv: missing column gmem; expected gpu_util, gmem_util, gmem, amp",
-        ),
-        (
-            lambda t: t.drop(columns="label"),
-            "p.csv: missing column label; expected gpu_util",
-        ),
-        (
-            lambda t: t.assign(label=3),
-            "p.csv, row 1, column label: expected a whole number >= 0 and <= 2, not 3",
-        ),
-        (
-            lambda t: t.assign(label=0.5),
-            "p.csv, row 1, column label: expected a whole number >= 0 and <= 2, not 0.5",
-        ),
-        (
-            lambda t: t.assign(gpu_util="busy"),
-            "p.csv, row 1, column gpu_util: expected a finite number >= 0",
-        ),
-        (
-            lambda t: t.assign(gmem_util=np.nan),
-            "p.csv, row 1, column gmem_util: expected a finite number >= 0",
-        ),
-        (lambda t: t[:0], "p.csv: has no rows"),
-    ],
-)
-def test_unusable_rows_for_learning_are_reported_with_their_place(
-    change: Any, message: str
-) -> None:
-    caught = refused("", PackingAnalyser.train, change(profiles()), source="p.csv")
-    assert str(caught).startswith(message)
-
-
-def test_pairs_that_cannot_be_scored_are_reported_with_their_row() -> None:
-    rows = pd.DataFrame([pair(1, 1), pair(1, 1)])
-    refused(
-        "missing column speed2; expected model1",
-        sharing_scores,
-        rows.drop(columns="speed2"),
-    )
-    refused(
-        r"c\.csv, row 2, column speed1: expected a finite number >= 0",
-        sharing_scores,
-        rows.assign(speed1=[1, np.nan]),
-        source="c.csv",
-    )
-    refused(
-        "row 1, column model2: expected a name", sharing_scores, rows.assign(model2="")
-    )
-    refused("has no rows", sharing_scores, rows[:0])
-    refused(
-        "missing columns gmem_util, gmem, amp",
-        ANALYSER.scores,
-        pd.DataFrame({"gpu_util": [1.0]}),
-    )
 
 
 @pytest.mark.reference

@@ -12,7 +12,10 @@ from refusals import refused
 from toy_application import workload, write_application
 
 from bft.models import (
+    DurationEstimator,
+    Forecaster,
     read_application,
+    read_jobs,
     read_measurements,
     read_philly_jobs,
     read_swf_jobs,
@@ -22,11 +25,27 @@ from bft.models import (
     read_unit_memory,
     read_venus_jobs,
     read_xi,
+    submissions,
 )
+from bft.models.learned.packing import PackingAnalyser, sharing_scores
+from bft.models.learned.saved_models import read_model
 from bft.models.workloads.jobs_pollux import read_pollux_jobs
 from bft.replay.trace.trace_files import read_trace
 
+
+def through(learn: Callable[..., Any]) -> Callable[[Path], Any]:
+    """What is made of a table, which is known by its file's name."""
+    return lambda path: learn(read_table(path), source=str(path))
+
+
 READERS: dict[str, Callable[[Path], Any]] = {
+    "jobs": read_jobs,
+    "durations": through(DurationEstimator.train),
+    "forecasts": through(Forecaster.train),
+    "submissions": through(submissions),
+    "profiles": through(PackingAnalyser.train),
+    "shared speeds": through(sharing_scores),
+    "model": read_model,
     "tiresias": read_tiresias_jobs,
     "swf": read_swf_jobs,
     "philly": read_philly_jobs,
@@ -55,11 +74,12 @@ CASES = [
 
 @pytest.mark.parametrize(("reader", "file", "text", "said"), CASES)
 def test_a_table_is_refused_where_it_is_wrong(
-    reader: str, file: str, text: str, said: str, tmp_path: Path
+    reader: str, file: str, text: str, said: str, here: Path
 ) -> None:
-    write_application(tmp_path / "apps" / "toy")
-    path = tmp_path / file
+    write_application(here / "apps" / "toy")
+    path = here / file
     path.write_text(text)
     message = str(refused("", READERS[reader], path))
     assert message.startswith(str(path.parent))
     assert [part for part in said.split("…") if part not in message] == []
+    assert not (here / "ran").exists()  # what a pickle would have done

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ import pytest
 from bft.models import Curve, Job, JobTable
 from bft.models.sharing.xi_table import UnitMemory, fit_beside
 from bft.replay import Policy, Replay, Rules, always_idle
-from bft.replay.cli.main import run
 from bft.replay.policies.shortest import ShortestFirst, ShortestRemainingFirst
 from bft.replay.policies.yarn_cs import YarnCapacity
 
@@ -48,29 +48,12 @@ def test_every_straight_line_over_ten_units_asks_for_eight() -> None:
 
 
 def test_a_line_whose_four_fifths_are_rounded_up_is_no_reason_to_leave_a_job_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    here: Path, told: Callable[..., str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     head = "name,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os\n"
-    Path("jobs.csv").write_text(
-        head + 'a,1,10,5640,2021-01-01T00:00:00Z,0,0,"[0, 10]","[0, 564]","[0, 564]"\n'
-    )
-    assert (
-        run(
-            [
-                "--cluster",
-                "8x1",
-                "--jobs",
-                "jobs.csv",
-                "--policy",
-                "fifo",
-                "--out",
-                "out",
-            ]
-        )
-        == 0
-    )
-    capsys.readouterr()
+    row = 'a,1,10,5640,2021-01-01T00:00:00Z,0,0,"[0, 10]","[0, 564]","[0, 564]"\n'
+    Path("jobs.csv").write_text(head + row)
+    told("--cluster 8x1 --jobs jobs.csv --policy fifo --out out")
     assert pd.read_parquet("out/jobs.parquet")["finish"].notna().all()
 
 

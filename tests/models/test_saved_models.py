@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -221,24 +220,6 @@ def test_another_model_than_expected_is_refused(tmp_path: Path) -> None:
         tmp_path / "m.json",
         DurationEstimator,
     )
-
-
-@pytest.mark.parametrize(
-    "content",
-    [
-        b"",
-        pickle.dumps({}),
-        b"\xff\xfe\x00",
-        b"[1, 2]",
-        b'{"format": NaN}',
-        b'{"a": 1}',
-    ],
-)
-def test_files_that_are_no_models_are_refused(content: bytes, tmp_path: Path) -> None:
-    file = tmp_path / "m.json"
-    file.write_bytes(content)
-    caught = refused("", read_model, file)
-    assert str(caught).startswith(f"{file}: ")
 
 
 def test_no_file_and_a_folder_are_reported(tmp_path: Path) -> None:

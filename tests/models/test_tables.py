@@ -298,25 +298,6 @@ def test_parquet_restores_the_index_and_keeps_metadata(tmp_path: Path) -> None:
     assert read.attrs["metadata"] == {"nodes": "512", "source é": "log"}
 
 
-def test_parquet_without_metadata_has_an_empty_dict(tmp_path: Path) -> None:
-    pq.write_table(pa.table({"a": [[1, 2], None]}), tmp_path / "jobs.parquet")
-    read = read_table(tmp_path / "jobs.parquet")
-    assert read.attrs == {"metadata": {}}
-    assert list(read["a"][0]) == [1, 2]
-
-
-def test_parquet_with_times_keeps_their_zone(tmp_path: Path) -> None:
-    frame = pd.DataFrame(
-        {
-            "t": pd.to_datetime(["2021-02-10 20:21:15"], utc=True),
-            "n": pd.to_datetime(["2021-02-10"]),
-        }
-    )
-    pd.testing.assert_frame_equal(
-        read_table(written(tmp_path / "t.parquet", parquet(frame))), frame
-    )
-
-
 # CSV.
 
 
@@ -349,19 +330,6 @@ def test_csv_has_no_index_and_mixed_columns_pass(tmp_path: Path) -> None:
     frame = read_table(written(tmp_path / "x.csv", body.encode()))
     assert list(frame.columns) == ["Unnamed: 0", "a"]
     assert isinstance(frame.index, pd.RangeIndex)
-
-
-def test_csv_from_a_spreadsheet_has_a_mark_and_other_ends_of_lines(
-    tmp_path: Path,
-) -> None:
-    data = b"\xef\xbb\xbf" + CSV.replace(b"\n", b"\r\n")
-    pd.testing.assert_frame_equal(read_table(written(tmp_path / "x.csv", data)), FRAME)
-
-
-def test_csv_with_a_header_line_only_is_an_empty_table(tmp_path: Path) -> None:
-    frame = read_table(written(tmp_path / "x.csv", b"a,b\n"))
-    assert list(frame.columns) == ["a", "b"]
-    assert len(frame) == 0
 
 
 # JSON lines.

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import gzip
-import json
 import re
 import tomllib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
+from log_cases import row
 from refusals import refused
 
 from bft.models import InputError
@@ -25,6 +24,7 @@ from bft.models.measure.training_log import StepTimes, read_log, read_step_times
 
 LOGS = Path(__file__).parents[1] / "data" / "training_logs"
 LINES = tomllib.loads((LOGS / "lines.toml").read_text("utf-8"))
+WHOLE = tomllib.loads((LOGS / "logs.toml").read_text("utf-8"))
 NO_TIMES = r"(?s)^tells no step times(| for certain\. In question:\n  line 1 .*) \(give one with --pattern"
 
 
@@ -88,42 +88,6 @@ def test_bad_patterns_are_reported(pattern: str, message: str) -> None:
     refused(re.escape(message), of, "took long", pattern)
 
 
-def test_what_a_pattern_may_hold() -> None:
-    """Intervals of many steps, thousands, and seconds since 1970."""
-    lines = [f"step {10 * k} took {5 + k % 2}.5 s" for k in range(9)]
-    found = of(lines, r"step (?P<step>\d+) took (?P<interval_s>[\d.]+)")
-    assert found.seconds.tolist() == pytest.approx([0.65, 0.55] * 4)
-    assert of("took 1,000.5", r"took (?P<seconds>\S+)").median_s == 1000.5
-    told = "row 1: expected a number in the group seconds, not '0,25'"
-    refused(told, of, "took 0,25", r"took (?P<seconds>\S+)")
-    lines = [f"{1_600_000_000 + 0.25 * k:.2f} s{k}" for k in range(5)]
-    found = of(lines, r"^(?P<time>[\d.]+) s(?P<step>\d+)")
-    assert found.median_s == pytest.approx(0.25)
-
-
-def test_rates_and_samples() -> None:
-    """The number before a rate is not taken for it; samples a step follow from both rates, or from the batch size."""
-    line = "10\timages/sec: 341.3 +/- 0.5 (jitter = 1.2)"
-    assert of(line, batch_size=64).median_s == pytest.approx(64 / 341.3)
-    found = of(["341 samples/s", "343 samples/s"])
-    assert (found.per, found.samples) == ("sample", 1.0)
-    assert found.rate == pytest.approx(342, rel=1e-4)
-    assert of("step 3: 512.0 samples/s, 4.0 it/s").samples == 128
-    assert of(["global batch size: 256", "step 3 step_time=2"]).samples is None
-    assert of("step 3 step_time=2 | global batch size: 256").rate == 128
-    with pytest.raises(ValueError, match="give the batch size"):
-        _ = of("step_time=2").rate
-
-
-def test_tokens_are_no_samples() -> None:
-    both = [f"step {k} tokens/s: 12,345 samples/s: 12.5" for k in range(5)]
-    assert of(both, batch_size=25).rate == 12.5
-    found = of([f"step {k} tokens/s: 12.5k" for k in range(5)], batch_size=25)
-    assert (found.per, found.samples) == ("token", 1.0)
-    assert found.rate == pytest.approx(12500)
-    assert "a sample here is a token" in found.notes[0]
-
-
 @given(
     st.lists(st.floats(1e-4, 1e4), min_size=1, max_size=50),
     st.sampled_from([0.5, 0.9, 0.99]),
@@ -146,20 +110,39 @@ def test_the_interval_covers_as_often_as_it_says() -> None:
     assert hits >= 0.9 * 200 - 2 * np.sqrt(200 * 0.09)
 
 
-def test_time_stamps_count_by_steps() -> None:
-    lines = [f"2021-02-10 20:21:{second:02d},500 step {second * 10} loss 1" for second in range(0, 60, 3)]  # fmt: skip
-    # Lines without a step are not steps.
-    noisy = [part for line in lines for part in (line, "2021-02-10 20:21:00,600 saving")]  # fmt: skip
-    for each in (lines, noisy):
-        assert of(each).seconds.tolist() == pytest.approx([0.1] * 19)
-    # Steps of 1.4 s in whole seconds: single differences are 1 or 2, and are added up until they tell a step.
+@pytest.mark.parametrize("case", WHOLE.values(), ids=WHOLE)
+def test_what_is_read_of_a_log(case: dict[str, Any]) -> None:
+    lines = [
+        row(line, k)
+        for first, last, *each in case["rows"]
+        for k in range(first, last)
+        for line in each
+    ]
+    by, options = [case["by"]] if "by" in case else [], case.get("options", {})
+    if "refused" in case:
+        refused(case["refused"], of, lines, *by, **options)
+        return
+    found = of(lines, *by, **options)
+    for name, value in case["told"].items():
+        read = getattr(found, name)
+        if name in ("used", "unused", "notes"):
+            assert value in str(read)
+        else:
+            expected = None if value == "none" else pytest.approx(value)
+            assert (read.tolist() if name == "seconds" else read) == expected
+
+
+def test_whole_seconds_are_added_up_until_they_tell_a_step() -> None:
+    """Steps of 1.4 s: single differences are 1 or 2."""
     times = [divmod(int(k * 1.4), 60) for k in range(400)]
     found = of([f"2021-02-10T20:{m:02d}:{s:02d}Z iter {k}" for k, (m, s) in enumerate(times)])  # fmt: skip
     assert found.median_s == pytest.approx(1.4, rel=0.05)
     assert "whole seconds" in found.notes[0]
-    # A counter that restarts gives no step.
-    found = of([f"2021-02-10 20:2{k // 5}:{k % 5:02d}.0 it {k % 5}" for k in range(10)])
-    assert (found.seconds.tolist(), found.ignored) == ([1.0] * 8, 1)
+
+
+def test_without_samples_of_a_step_there_is_no_rate() -> None:
+    with pytest.raises(ValueError, match="give the batch size"):
+        _ = of("step_time=2").rate
 
 
 def test_time_stamps_that_disagree_are_reported() -> None:
@@ -177,8 +160,6 @@ def test_warm_up_counts_steps_where_the_log_does_and_leaves_half_at_least() -> N
     found = read_step_times(durations(range(1, 5)))
     assert found.seconds.tolist() == [3.0, 4.0]
     assert found.notes == ("few records: 2 left out as warm-up, not 4",)
-    found = of(["0.0 s/it", "1.0 s/it", "0.0 it/s"])
-    assert (found.seconds.tolist(), found.ignored) == ([1.0], 2)
 
 
 def test_files_plain_and_compressed_and_bad_ones(tmp_path: Path) -> None:
@@ -195,38 +176,11 @@ def test_files_plain_and_compressed_and_bad_ones(tmp_path: Path) -> None:
         refused(f"^{re.escape(str(tmp_path / name))}", read_log, tmp_path / name)
 
 
-def test_a_preset_is_chosen_by_its_name() -> None:
-    lines = ["step 3 step_time=0.50 tokens/s: 256"] * 4 + ["8.0 it/s"] * 9
-    assert of(lines).used.startswith("4 with step-time (as line 1 ")
-    assert of(lines, "step-rate").seconds.tolist() == [0.125] * 9
-    assert of(lines, "tokens/sec").per == "token"
-    refused("tells no step times in the form keras", of, lines, "keras")
-
-
 @pytest.mark.parametrize("preset", FORMS, ids=lambda preset: preset.name)
 def test_the_example_of_each_preset_has_its_form_and_no_earlier_one(preset: Form) -> None:  # fmt: skip
     for example in preset.example.split("; "):
         lines = [example] * 3 if preset.name != "time-stamps" else stamped("step {k}")
         assert f"with {preset.name} (as line" in of(lines).used
-
-
-def test_evaluation_epochs_and_bars_are_distinguished_and_named() -> None:
-    lines = [f"train step {k} step_time=0.5 val_loss 2.3" for k in range(20)]
-    lines += [f"Validation: step {k} step_time=0.1" for k in range(30)]
-    lines += [f"sanity check step_time=0.1 {k}" for k in range(3)]
-    found = of([*lines, "epoch_time=10.5", "eval_step_time=0.1"])
-    assert found.seconds.tolist() == [0.5] * 20
-    first = "'train step 0 step_time=0.5 val_loss 2.3'"
-    assert found.used == f"20 with step-time (as line 1 {first})"
-    assert found.unused == ("30 with evaluation (line 21)",)
-    # Bars without a name differ by their ends.
-    train = [f" 4%|▌    | {k}/1000 [00:55<01:07,  8.00it/s]" for k in range(20)]
-    others = [f" 4%|▌    | {k}/63 [00:55<01:07, 80.00it/s]" for k in range(40)]
-    found = of([*train, *others])
-    assert found.seconds.tolist() == [0.125] * 20
-    assert found.unused == ("40 with bars to 63 (line 21)",)
-    refused(r"of training\? other bars go to 1,000", read_step_times, [*others, *train])
-    assert of([*others, *(f"Train:{line}" for line in train)]).median_s == 0.125
 
 
 @pytest.mark.parametrize(
@@ -248,8 +202,7 @@ def test_logs_of_common_programs(
     assert unused in ", ".join(found.unused)
 
 
-@dataclass(frozen=True)
-class Truth:
+class Truth(NamedTuple):
     """A training: steps of `seconds`, `batch` samples of `length` tokens each, logged every `every` steps."""
 
     seconds: float
@@ -260,172 +213,9 @@ class Truth:
     start: int
 
 
-@dataclass(frozen=True)
-class At:
-    """One line of it."""
-
-    truth: Truth
-    step: int
-    total: int
-
-    @property
-    def stamp(self) -> str:
-        moment = datetime(2024, 3, 5, tzinfo=UTC) + timedelta(
-            seconds=self.step * self.truth.seconds
-        )
-        return moment.strftime("%Y-%m-%d %H:%M:%S.%f")[:-3]
-
-    @property
-    def ms(self) -> float:
-        return 1e3 * self.truth.seconds
-
-    @property
-    def samples_s(self) -> float:
-        return self.truth.batch / self.truth.seconds
-
-    @property
-    def bar(self) -> str:
-        speed = (
-            f"{self.truth.seconds:.3f}s/it"
-            if self.truth.seconds > 1
-            else f"{1 / self.truth.seconds:.3f}it/s"
-        )
-        return f"{100 * self.step // self.total:3d}%|###   | {self.step}/{self.total} [00:55<01:07, {speed}, loss=2.3]"
-
-
-Style = Callable[[At], str]
-STEPS: dict[str, Style] = {
-    "step_time": lambda a: (
-        f"step {a.step} loss 2.345 step_time={a.truth.seconds:.5f} lr 1e-4"
-    ),
-    "step_time in ms": lambda a: (
-        f"Step {a.step:,}: loss=2.345, step_time_ms={a.ms:,.2f}, data_time=0.01"
-    ),
-    "thousands": lambda a: (
-        f"iter {a.step:,} | iter time: {a.ms:,.1f} ms | {a.truth.length * a.samples_s:,.0f} tokens/s"
-    ),
-    "json": lambda a: json.dumps(
-        {
-            "step": a.step,
-            "loss": 2.3,
-            "step_time": round(a.truth.seconds, 6),
-            "split": "train",
-        }
-    ),
-    "python": lambda a: (
-        f"{{'loss': 2.3, 'global_step': {a.step}, 'perf/step_time': {a.truth.seconds:.5f}, 'epoch': 0.1}}"
-    ),
-    "bar": lambda a: f"Epoch 0: {a.bar}",
-    "bar, train": lambda a: f"Training: {a.bar}",
-    "bar without a name": lambda a: f"{a.bar}",
-    "keras": lambda a: (
-        f"{a.step}/{a.total} [====] - 4s {1e6 * a.truth.seconds:.0f}us/step - loss: 2.3 - val_loss: 2.4"
-    ),
-    "keras 3": lambda a: (
-        f"{a.step}/{a.total} ━━━━━━ 4s {a.ms:.3f}ms/step - accuracy: 0.1 - loss: 2.3"
-    ),
-    "megatron": lambda a: (
-        f"[{a.stamp}] iteration {a.step:8d}/{a.total:8d} | consumed samples: {a.step * a.truth.batch:12d} | elapsed "
-        f"time per iteration (ms): {a.ms:.2f} | global batch size: {a.truth.batch:5d} | number of nan iterations:   0 |"
-    ),
-    "llm.c": lambda a: (
-        f"step {a.step:4d}/{a.total} | loss 7.5 (+nanz)| norm 1.2 (+nanz)| lr 1e-04 | {a.ms:.2f} ms | 55.6% bf16 MFU | "
-        f"{a.truth.length * a.samples_s:.0f} tok/s"
-    ),
-    "nanogpt": lambda a: f"iter {a.step}: loss 2.3, time {a.ms:.2f}ms, mfu 3.21%",
-    "imagenet": lambda a: (
-        f"Epoch: [0][{a.step:4d}/{a.total}]\tTime {a.truth.seconds:6.5f} ({a.truth.seconds:6.5f})\tData  0.010 ( 0.012)"
-    ),
-    "mmengine": lambda a: (
-        f"{a.stamp} - mmengine - INFO - Epoch(train)  [1][{a.step}/{a.total}]  lr: 2e-02  eta: 10:00:00  "
-        f"time: {a.truth.seconds:.5f}  data_time: 0.010  memory: 4000"
-    ),
-    "slim": lambda a: (
-        f"INFO:tensorflow:global step {a.step}: loss = 2.3456 ({a.truth.seconds:.5f} sec/step)"
-    ),
-    "estimator": lambda a: (
-        f"INFO:tensorflow:global_step/sec: {1 / a.truth.seconds:.6f}"
-    ),
-    "deepspeed pipeline": lambda a: (
-        f"steps: {a.step} loss: 2.3 iter time (s): {a.truth.seconds:.5f} samples/sec: {a.samples_s:.3f}"
-    ),
-}
-RATES: dict[str, Style] = {
-    "images/sec": lambda a: (
-        f"{a.step}\timages/sec: {a.samples_s:.4f} +/- 0.5 (jitter = 1.2)\t7.6"
-    ),
-    "ips": lambda a: (
-        f"global step {a.step}, loss: 2.3, ips: {a.samples_s:,.4f} sequences/s, lr: 1e-4"
-    ),
-    "deepspeed": lambda a: (
-        f"[{a.stamp}] [INFO] [timer.py:260:stop] epoch=0/micro_step={4 * a.step}/global_step={a.step}, "
-        f"RunningAvgSamplesPerSec={a.samples_s / 2:.4f}, CurrSamplesPerSec={a.samples_s:.5f}, MemAllocated=11.2GB"
-    ),
-    "samples beside tokens": lambda a: (
-        f"step={a.step} tokens_per_sec={a.truth.length * a.samples_s:.1f} samples_per_sec={a.samples_s:.5f}"
-    ),
-}
-CLOCKS: dict[str, Style] = {
-    "stamps": lambda a: f"{a.stamp} | INFO | step {a.step} | loss 2.3",
-    "stamps, python": lambda a: f"{a.stamp} INFO {{'loss': 2.3, 'step': {a.step:,}}}",
-    "stamps of an epoch": lambda a: (
-        f"[{a.stamp}] Epoch [1][{a.step}/{a.total}] loss: 2.3"
-    ),
-    "stamps, json": lambda a: json.dumps(
-        {
-            "timestamp": 1.6e9 + a.step * a.truth.seconds,
-            "global_step": a.step,
-            "loss": 2,
-        }
-    ),
-}
-# What may be read only with a pattern: a wrong answer is the one thing not allowed.
-DOUBTFUL: dict[str, Style] = {
-    "since the start": lambda a: (
-        f"step {a.step} loss 2.3 time: {7 + a.step * a.truth.seconds:.4f}"
-    ),
-    "elapsed": lambda a: (
-        f"step {a.step} loss 2.3 elapsed: {7 + a.step * a.truth.seconds:.4f} s"
-    ),
-    "time of the lines between": lambda a: (
-        f"step {a.step} loss 2.3 time: {a.truth.seconds * a.truth.every:.4f}"
-    ),
-    "a time of something": lambda a: (
-        f"loss 2.3 time: {a.truth.seconds * a.truth.every:.4f}"
-    ),
-    "heartbeat": lambda a: f"{a.stamp} heartbeat",
-    "samples as a counter": lambda a: (
-        f"{a.stamp} Train Epoch: 1 [{a.step * a.truth.batch}/999999999 (3%)]\tLoss: 2.3"
-    ),
-    "epochs": lambda a: (
-        f"{a.stamp} Epoch {a.step}/{a.total} loss 2.3 time: {a.truth.seconds * 500:.4f}s"
-    ),
-    "a unit's rate": lambda a: f"step {a.step} {a.samples_s / 8:.4f} samples/s/gpu",
-    "decimal comma": lambda a: f"step {a.step} step_time={a.truth.seconds:.4f}".replace(
-        ".", ","
-    ),
-    "tokens": lambda a: (
-        f"step {a.step} loss 2.3 {a.truth.length * a.samples_s:.4f} tokens/s"
-    ),
-}
-# Lines that tell nothing of a training step, at speeds of their own.
-NOISE = (
-    "Loading checkpoint shards: 100%|######| 2/2 [00:05<00:00,  2.77s/it]",
-    "Sanity Checking DataLoader 0:  50%|#####     | 1/2 [00:00<00:00, 97.5it/s]",
-    "Validation DataLoader 0:  50%|#####     | 5/10 [00:00<00:00, 97.5it/s]",
-    "Validation: step 5 step_time=0.0009",
-    "Test: [ 10/196]\tTime 0.00091 (0.00093)\tAcc@1 12.5",
-    "{'eval_loss': 2.1, 'eval_runtime': 12.5, 'eval_samples_per_second': 80000.0, 'eval_steps_per_second': 5001.3}",
-    '{"epoch_time": 77.7, "val_step_time": 0.0008}',
-    "Epoch 3 finished, epoch time: 777.7 s",
-    "total time: 7777 s",
-    "2024-03-05 00:00:00.000 saving checkpoint",
-    "mmengine - INFO - Epoch(val)  [1][5/10]  eta: 0:00:01  time: 0.0008  data_time: 0.0001",
-    "val loss 2.4, val acc 71.3",
-    "max_steps=1000 warmup_steps=10 batch_size=32",
-    "forward step time: 0.0007, optimizer_step_time=0.0006",
-)
-
+STYLES = tomllib.loads((LOGS / "styles.toml").read_text("utf-8"))
+NOISE = STYLES["noise"]["lines"]
+KNOWN = STYLES["steps"] | STYLES["rates"] | STYLES["clocks"]
 truths = st.builds(
     Truth,
     st.floats(0.02, 90),
@@ -437,15 +227,25 @@ truths = st.builds(
 )
 
 
-def write(style: Style, truth: Truth, noise: list[tuple[int, str]]) -> list[str]:
+def write(style: str, truth: Truth, noise: Sequence[tuple[int, str]] = ()) -> list[str]:
     """The log, each noise before one of its lines."""
+    seconds, samples = truth.seconds, truth.batch / truth.seconds
     total = truth.start + truth.every * truth.lines
-    own = [
-        style(At(truth, truth.start + truth.every * k, total))
-        for k in range(truth.lines)
-    ]
-    for at, text in noise:
-        own.insert(at % truth.lines, text)
+    speed = f"{seconds:.3f}s/it" if seconds > 1 else f"{1 / seconds:.3f}it/s"
+    told = {
+        "seconds": seconds, "ms": 1e3 * seconds, "us": 1e6 * seconds, "per_s": 1 / seconds, "batch": truth.batch,
+        "samples": samples, "tokens": truth.length * samples, "of_gpu": samples / 8, "between": seconds * truth.every,
+        "epoch": 500 * seconds, "comma": f"{seconds:.4f}".replace(".", ","), "total": total,
+    }  # fmt: skip
+    own = []
+    for step in range(truth.start, total, truth.every):
+        now = 1_709_596_800 + step * seconds
+        stamp = f"{datetime.fromtimestamp(now, UTC):%Y-%m-%d %H:%M:%S.%f}"[:-3]
+        bar = f"{100 * step // total:3d}%|###   | {step}/{total} [00:55<01:07, {speed}, loss=2.3]"
+        at = {"step": step, "stamp": stamp, "clock": now, "bar": bar, "seen": step * truth.batch}  # fmt: skip
+        own.append(style.format(**told, **at, since=7 + step * seconds))
+    for place, text in noise:
+        own.insert(place % truth.lines, text)
     return own
 
 
@@ -456,27 +256,26 @@ def read(lines: list[str], truth: Truth) -> StepTimes:
 noises = st.lists(st.tuples(st.integers(0, 30), st.sampled_from(NOISE)), max_size=12)
 
 
-@pytest.mark.parametrize("name", [*STEPS, *RATES, *CLOCKS])
+@pytest.mark.parametrize("name", KNOWN)
 @examples(25)
 @given(truth=truths, noise=noises)
 def test_what_was_written_in_a_known_style_is_read_back(
     name: str, truth: Truth, noise: list[tuple[int, str]]
 ) -> None:
-    style = (STEPS | RATES | CLOCKS)[name]
-    found = read(write(style, truth, noise), truth)
+    found = read(write(KNOWN[name], truth, noise), truth)
     assert found.per == "step"
     assert found.median_s == pytest.approx(truth.seconds, rel=0.05)
-    if name in STEPS:
+    if name in STYLES["steps"]:
         assert len(found) == truth.lines
 
 
-@pytest.mark.parametrize("name", DOUBTFUL)
+@pytest.mark.parametrize("name", STYLES["doubtful"])
 @examples(25)
 @given(truth=truths, noise=noises)
 def test_what_is_in_doubt_is_refused_or_right(
     name: str, truth: Truth, noise: list[tuple[int, str]]
 ) -> None:
-    lines = write(DOUBTFUL[name], truth, noise)
+    lines = write(STYLES["doubtful"][name], truth, noise)
     try:
         found = read(lines, truth)
     except InputError:
@@ -494,18 +293,16 @@ def test_noise_alone_is_refused(truth: Truth, noise: list[str]) -> None:
     refused("tells no step times", read, noise, truth)
 
 
-@pytest.mark.parametrize("name", [*STEPS, *RATES])
+@pytest.mark.parametrize("name", [*STYLES["steps"], *STYLES["rates"]])
 @examples(25)
 @given(truth=truths)
 def test_single_characters_that_change_do_no_more_than_their_line(
     name: str, truth: Truth
 ) -> None:
-    lines = write((STEPS | RATES)[name], truth, [])
+    lines = write(KNOWN[name], truth)
     rng = np.random.default_rng(truth.lines)
     at = int(rng.integers(len(lines)))
-    cut = int(rng.integers(len(lines[at])))
-    lines[at] = lines[at][
-        :cut
-    ]  # a log whose last line was cut short, or two programs writing to one
+    # A log whose last line was cut short, or two programs writing to one.
+    lines[at] = lines[at][: int(rng.integers(len(lines[at])))]
     found = read(lines, truth)
     assert found.median_s == pytest.approx(truth.seconds, rel=0.05)

@@ -283,80 +283,39 @@ def test_better_than_both_baselines_on_the_published_pairs(reference: Path) -> N
 
 HEADER = "model_a,batch_a,model_b,batch_b,units,step_a_s,step_b_s\n"
 SOLO = "bert,32,,,1,0.5,\nvgg,64,,,1,0.2,\n"
+BERT, VGG = ("bert", 32), ("vgg", 64)
 
 
-def table(folder: Path, text: str, name: str = "m.csv") -> Path:
-    path = folder / name
-    path.write_text(text)
-    return path
-
-
-def test_xi_is_shared_time_over_time_alone(tmp_path: Path) -> None:
-    (row,) = merged(
-        read_measurements(
-            [table(tmp_path, HEADER + SOLO + "vgg,64,bert,32,1,0.3,0.6\n")]
-        )
-    )
-    assert (row.model_a, row.batch_a, row.model_b, row.batch_b, row.units) == (
-        "bert",
-        32,
-        "vgg",
-        64,
-        1,
-    )
-    assert (row.xi_a, row.xi_b) == (pytest.approx(1.2), pytest.approx(1.5))
-
-
-def test_repetitions_of_solo_and_twin_runs_count_by_their_median(
-    tmp_path: Path,
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        # Time beside another over time alone, and not less than 1.
+        ([HEADER + SOLO + "vgg,64,bert,32,1,0.3,0.6\n"], [(*BERT, *VGG, 1, 1.2, 1.5)]),
+        ([HEADER + SOLO + "bert,32,vgg,64,1,0.45,0.19\n"], [(*BERT, *VGG, 1, 1.0, 1.0)]),
+        # Repetitions count by their median, of solo runs and of two.
+        ([HEADER + SOLO + "bert,32,,,1,0.7,\nbert,32,,,1,0.1,\n",
+          HEADER + "".join(f"bert,32,vgg,64,1,{both},0.2\n" for both in (0.6, 5.0, 0.55))],
+         [(*BERT, *VGG, 1, 1.2, 1.0)]),
+        # A solo run of the same units before one that states none; of one configuration twice both are repetitions.
+        ([HEADER + "bert,32,,,,0.9,\nbert,,,,,0.8,\nbert,32,,,2,0.5,\nbert,32,bert,32,2,0.6,0.75\n"
+          "bert,32,bert,32,4,0.9,0.9\nbert,8,bert,8,4,0.8,1.6\n"],
+         [(*BERT, *BERT, 2, 1.35, 1.35), (*BERT, *BERT, 4, 1.0, 1.0), ("bert", 8, "bert", 8, 4, 1.5, 1.5)]),
+        # Ratios beside times; estimates are left out.
+        (["model_a,model_b,xi_a,xi_b,flag\na,b,1.5,1.2,\na,c,3,3,guessed\n",
+          HEADER + SOLO + "vgg,64,bert,32,1,0.3,0.6\n"],
+         [("a", None, "b", None, None, 1.5, 1.2), (*BERT, *VGG, 1, 1.2, 1.5)]),
+    ],
+)  # fmt: skip
+def test_what_comes_of_measurements(
+    texts: list[str], expected: list[tuple[Any, ...]], tmp_path: Path
 ) -> None:
-    solo = HEADER + SOLO + "bert,32,,,1,0.7,\nbert,32,,,1,0.1,\n"
-    twins = "".join(f"bert,32,vgg,64,1,{shared},0.2\n" for shared in (0.6, 5.0, 0.55))
-    measured = read_measurements(
-        [table(tmp_path, solo), table(tmp_path, HEADER + twins, "twins.csv")]
-    )
-    assert len(measured) == 3
-    assert merged(measured)[0].xi_a == pytest.approx(0.6 / 0.5)
-
-
-def test_ratios_below_1_are_clipped(tmp_path: Path) -> None:
-    measured = read_measurements(
-        [table(tmp_path, HEADER + SOLO + "bert,32,vgg,64,1,0.45,0.19\n")]
-    )
-    (row,) = merged(measured)
-    assert (row.xi_a, row.xi_b) == (1.0, 1.0)
-
-
-def test_a_solo_run_of_the_same_units_counts_before_one_that_states_none(
-    tmp_path: Path,
-) -> None:
-    solo = HEADER + "bert,32,,,,0.9,\nbert,,,,,0.8,\nbert,32,,,2,0.5,\n"
-    twin = "bert,32,bert,32,2,0.6,0.75\nbert,32,bert,32,4,0.9,0.9\nbert,8,bert,8,4,0.8,1.6\n"
-    found = {
-        row.batch_a: row
-        for row in merged(read_measurements([table(tmp_path, solo + twin)]))
-        if row.units == 4
-    }
-    assert found[32].xi_a == pytest.approx(1.0)
-    assert found[8].xi_a == found[8].xi_b == pytest.approx(1.5), (
-        "one configuration twice: both ratios are repetitions"
-    )
-
-
-def test_ratios_and_times_may_come_from_several_tables_and_estimates_are_left_out(
-    tmp_path: Path,
-) -> None:
-    xi = table(
-        tmp_path,
-        "model_a,model_b,xi_a,xi_b,flag\na,b,1.5,1.2,\na,c,3,3,guessed\n",
-        "xi.csv",
-    )
-    times = table(tmp_path, HEADER + SOLO + "vgg,64,bert,32,1,0.3,0.6\n")
-    found = merged(read_measurements([xi, times]))
-    assert [(row.model_a, row.model_b) for row in found] == [
-        ("a", "b"),
-        ("bert", "vgg"),
-    ]
+    paths = [tmp_path / f"{number}.csv" for number in range(len(texts))]
+    for path, text in zip(paths, texts, strict=True):
+        path.write_text(text)
+    columns = ("model_a", "batch_a", "model_b", "batch_b", "units", "xi_a", "xi_b")
+    rows = [[getattr(row, name) for name in columns] for row in merged(read_measurements(paths))]  # fmt: skip
+    for row, told in zip(sorted(rows, key=str), sorted(expected, key=str), strict=True):
+        assert row == [pytest.approx(each) for each in told]
 
 
 def test_the_mean_sees_turns_that_a_median_hides_and_leaves_stalls_out() -> None:
@@ -414,39 +373,32 @@ def test_with_one_batch_size_the_memory_bound_is_the_worst_case() -> None:
     assert table.bound_gib("other", 32) is None
 
 
-def test_a_newcomer_that_fits_keeps_its_batch() -> None:
-    assert fit_beside(job(), job(batch=32), 20.0, memory=AFFINE) == 1  # 14.8 + 5.2
-    assert fit_beside(job(batch=None), job(batch=None), None) == 1, (
-        "nobody looks at memory"
-    )
+@pytest.mark.parametrize(
+    ("newcomer", "running", "unit_gib", "threshold", "parts"),
+    [
+        (job(), job(batch=32), 20.0, None, 1),  # 14.8 + 5.2
+        (job(), job(batch=32), 11.0, 0.25, 4),  # 5.2, as the newcomer at 32; 3.6 at 16
+        (job(), job(batch=32), 11.0, None, None),  # 0.25 < 0.5
+        (job(), job(batch=32), 7.0, 0.01, None),  # memory that is fixed
+        (job(batch=33), job(batch=32), 10.0, 0.01, None),  # an odd batch is not halved
+        (job("new"), job(batch=32), 90.0, None, None),
+        (job(), job("new"), 90.0, None, None),
+        # What a job states counts, and the table tells what halving saves: 16 - 6.4.
+        (job(gib=16.0), job(gib=4.0), 13.6, None, 2),
+        (job(gib=16.0), job(gib=4.0), 13.5, None, None),
+    ],
+)  # fmt: skip
+def test_a_newcomer_is_halved_until_it_fits(
+    newcomer: Job, running: Job, unit_gib: float, threshold: float | None, parts: int | None
+) -> None:  # fmt: skip
+    more = {} if threshold is None else {"threshold": threshold}
+    assert fit_beside(newcomer, running, unit_gib, memory=AFFINE, **more) == parts
 
 
-def test_a_newcomer_is_halved_until_it_fits() -> None:
-    beside = job(batch=32)  # 5.2, as the newcomer at 32; 3.6 at 16
-    assert fit_beside(job(), beside, 11.0, memory=AFFINE, threshold=0.25) == 4
-    assert fit_beside(job(), beside, 11.0, memory=AFFINE) is None, "0.25 < 0.5"
-    assert fit_beside(job(), beside, 7.0, memory=AFFINE, threshold=0.01) is None, (
-        "fixed memory"
-    )
-
-
-def test_odd_batches_are_not_halved_and_unknown_memory_never_fits() -> None:
-    assert (
-        fit_beside(job(batch=33), job(batch=32), 10.0, memory=AFFINE, threshold=0.01)
-        is None
-    )
-    assert fit_beside(job("new"), job(batch=32), 90.0, memory=AFFINE) is None
-    assert fit_beside(job(), job("new"), 90.0, memory=AFFINE) is None
-    assert fit_beside(job(gib=5), job(gib=5), 10.0) is not None, (
-        "stated memory needs no table"
-    )
+def test_without_a_table_what_jobs_state_is_all() -> None:
+    assert fit_beside(job(batch=None), job(batch=None), None) == 1
+    assert fit_beside(job(gib=5), job(gib=5), 10.0) == 1
     assert fit_beside(job(gib=5), job(gib=5), 9.0) is None
-
-
-def test_what_a_job_states_counts_and_the_table_tells_what_halving_saves() -> None:
-    # 16 - 6.4 at half the batch.
-    for gib, parts in ((13.6, 2), (13.5, None)):
-        assert fit_beside(job(gib=16.0), job(gib=4.0), gib, memory=AFFINE) == parts
 
 
 @given(

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from synthetic_logs import stamp, written
-from synthetic_logs_more import SyntheticJob, taken
+from synthetic_logs import SyntheticJob, stamp, taken, written
 
 from bft.replay.cli.main import run
 from bft.replay.cli.recipes import RECIPES, SNAPSHOTS, crontab_line

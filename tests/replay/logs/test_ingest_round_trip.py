@@ -9,35 +9,28 @@ from typing import Any
 import numpy as np
 import pytest
 import synthetic_logs as logs
-import synthetic_logs_more as more
 from drawing import examples
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from synthetic_logs import written
-from synthetic_logs_more import (
+from synthetic_logs import (
     HOSTS,
     SyntheticJob,
-    ingest,
     job_lists,
     read_texts,
     survives,
+    written,
 )
 
-from bft.replay.logs.formats import BUILT_IN, detect
+from bft.replay.logs.formats import BUILT_IN
 
 pytestmark = pytest.mark.usefixtures("example_logs")
+MACHINE: dict[str, Any] = {"nodes": [",".join(HOSTS)], "window": (0, logs.LENGTH_S)}
 Writer = Callable[[Iterable[SyntheticJob]], str]
 COLUMNS = tuple(written("sacct", []).strip().split("|"))
 
 
 def headless(jobs: Iterable[SyntheticJob]) -> str:
     return written("sacct", jobs).partition("\n")[2]
-
-
-def older_batsim(jobs: Iterable[SyntheticJob]) -> str:
-    """Jobs.csv as evalys has it of Batsim before 2.0."""
-    text = logs.batsim(jobs)
-    return text.replace("job_id,", "jobID,").replace("_resources", "_processors")
 
 
 def node_list(jobs: Iterable[SyntheticJob]) -> str:
@@ -55,17 +48,13 @@ def outages(_: Iterable[SyntheticJob]) -> str:
 WRITERS: dict[str, tuple[str, Writer, dict[str, Any]]] = {
     "sacct, columns named": ("slurm", headless, {"fields": COLUMNS}),
     "oarstat --gantt": ("oar", logs.oar_gantt, {}),
-    "kubectl get pods": ("kubernetes", logs.pods, {}),
-    "ldms": ("ldms", logs.ldms, {}),
-    "batsim": ("batsim", logs.batsim, {}),
-    "batsim before 2.0": ("batsim", older_batsim, {}),
-    "prometheus": ("prometheus", logs.prometheus, {}),
 }
 READ_AS = {
     "slurm": ("sacct",), "slurm-json": ("sacct --json", "squeue --json"), "slurm-events": ("events",),
     "slurm-reservations": ("scontrol show res", "sacctmgr show res"), "intervals": ("intervals",),
     "cobalt": ("cobalt",), "pbs": ("pbs",), "lsf": ("lsb.acct",), "lsf-events": ("lsb.events",), "sge": ("sge",),
     "flux": ("flux jobs", "flux jobs --json", "flux jobs --json, one by one", "flux eventlogs"), "oar": ("oarstat",),
+    "kubernetes": ("kubectl get pods", "kubectl get pods --watch"),
     "htcondor": ("condor_history -l", "condor_history -json"), "philly": ("philly",),
 }  # fmt: skip
 for kind, names in READ_AS.items():
@@ -85,7 +74,7 @@ BESIDE: dict[str, tuple[str, Writer, dict[str, Any]]] = {
     "outages": ("cobalt", outages, {}),
 }
 # Here rows are not each a record of a job or an outage.
-NO_RECORDS = ("prometheus", "ldms", "flux eventlogs", "oarstat --gantt")
+NO_RECORDS = ("flux eventlogs", "oarstat --gantt")
 ODD = "|;,:=\"'[]{}#.-09aé\n\t \0\udcff"
 
 
@@ -100,22 +89,20 @@ def test_round_trip_in_one_file_or_two_and_one_that_is_given_twice_counts_once(
     if "condor" in name:  # style 5 is a removed job: of no length, it counts until then
         assume(all(job.style != 5 or job.end_s > job.start_s for job in jobs))
     text = write(jobs)
-    assert kind != "batsim" or detect(text.partition("\n")[0]) == "batsim"
-    hosts = [f"n{k}" for k in range(len(HOSTS))] if kind == "batsim" else HOSTS
-    given = {"nodes": [",".join(hosts)], "window": (0, more.LENGTH_S), **options}
+    given = MACHINE | options
     parts = [text]
     if kind in ("pbs", "lsf-events"):  # written as things happen, and cut each day
         lines = text.splitlines(keepends=True)
         cut = data.draw(st.integers(0, 40))
         parts = ["".join(each) for each in (lines[:cut], lines[cut:]) if each]
     made = read_texts(kind, *parts, **given)
-    idle, expected = more.idle_seconds_of(made.trace), more.idle_seconds(jobs)
-    if kind in ("prometheus", "swf"):  # these name no nodes
+    idle, expected = logs.idle_seconds_of(made.trace), logs.idle_seconds(jobs)
+    if kind == "swf":  # it names no nodes
         idle, expected = idle.sum(axis=0), expected.sum(axis=0)
     assert np.array_equal(idle, expected)
     if data.draw(st.booleans()):
         twice = read_texts(kind, text, text, **given)
-        assert more.taken(twice.trace) == more.taken(made.trace)
+        assert logs.taken(twice.trace) == logs.taken(made.trace)
         assert name in NO_RECORDS or twice.account.used == made.account.used
 
 
@@ -123,12 +110,12 @@ def test_round_trip_in_one_file_or_two_and_one_that_is_given_twice_counts_once(
 def test_round_trip_of_states(jobs: list[SyntheticJob]) -> None:
     """Rows busy, idle and down by the style of a job, against a grid of seconds."""
     states = ["alloc", "idle", "down*", "idle"]
-    given: dict[str, Any] = {"nodes": [",".join(HOSTS)], "window": (0, more.LENGTH_S)}
-    made = read_texts("intervals", written("intervals", jobs, state=states), **given)
+    text = written("intervals", jobs, state=states)
+    made = read_texts("intervals", text, **MACHINE)
     idle_rows = [job for job in jobs if states[job.style % 4] == "idle"]
-    not_idle = ~more.idle_seconds([job for job in jobs if job not in idle_rows])
-    stated = ~more.idle_seconds(idle_rows) if idle_rows else np.ones_like(not_idle)
-    assert np.array_equal(more.idle_seconds_of(made.trace), stated & ~not_idle)
+    not_idle = ~logs.idle_seconds([job for job in jobs if job not in idle_rows])
+    stated = ~logs.idle_seconds(idle_rows) if idle_rows else np.ones_like(not_idle)
+    assert np.array_equal(logs.idle_seconds_of(made.trace), stated & ~not_idle)
     overlap = any("idle rows overlap" in note for note in made.account.notes)
     assert overlap == bool(idle_rows and (stated & not_idle).any())
 
@@ -142,10 +129,11 @@ def test_a_delimiter_may_end_the_lines_and_their_order_does_not_matter(
     plain = [SyntheticJob(job.hosts, job.start_s, job.end_s, 6) for job in jobs]
     text = written("sacct", plain).replace("\n", "|\n")
     bare = text.partition("\n")[2]
-    logs = ((text, ()), (bare, COLUMNS), (written("sacct", jobs), ()), (written("sacct", jobs[::-1]), ()))  # fmt: skip
-    for log, fields in logs:
-        made = ingest("slurm", log, fields=fields)
-        assert np.array_equal(more.idle_seconds_of(made), more.idle_seconds(jobs))
+    others = [written("sacct", jobs), written("sacct", jobs[::-1])]
+    for log in (text, bare, *others):
+        fields = COLUMNS if log == bare else ()
+        made = read_texts("slurm", log, fields=fields, **MACHINE).trace
+        assert np.array_equal(logs.idle_seconds_of(made), logs.idle_seconds(jobs))
 
 
 @pytest.mark.parametrize("name", [*WRITERS, *BESIDE])
@@ -159,7 +147,7 @@ def test_damaged_logs_and_those_of_others_are_read_or_refused(
     if data.draw(st.booleans()):
         kind = data.draw(st.sampled_from(list(BUILT_IN)))
     else:
-        text = data.draw(more.damages(text))
+        text = data.draw(logs.damages(text))
     survives(kind, text)
 
 

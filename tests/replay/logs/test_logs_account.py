@@ -14,8 +14,7 @@ from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from synthetic_logs import stamp
-from synthetic_logs_more import BEGIN_S, idle_seconds_of, read_texts
+from synthetic_logs import BEGIN_S, idle_seconds_of, read_texts, stamp
 
 DAY = 86_400
 Job = tuple[str, str, int, int | None]

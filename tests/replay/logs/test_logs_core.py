@@ -18,12 +18,11 @@ from ClusterShell.NodeSet import NodeSet
 from hypothesis import example, given
 from hypothesis import strategies as st
 from refusals import refused
-from synthetic_logs import stamp
-from synthetic_logs_more import (
+from synthetic_logs import (
     BEGIN_S,
     read_files,
-    read_lines,
     read_texts,
+    stamp,
     taken,
 )
 
@@ -67,7 +66,8 @@ def test_local_stamps_follow_their_zone(
         both = (start.replace(tzinfo=ZoneInfo(zone), fold=fold) for fold in (0, 1))
         expected.append({f"n{node}", *(each.timestamp() - BEGIN_S for each in both)})
     around = (min(times) - BEGIN_S - 9999, max(times) - BEGIN_S + 9999)
-    busy, account = read_lines("intervals", HEADER, *rows, tz=zone, window=around)
+    text = "\n".join([HEADER, *rows])
+    busy, account = read_files("intervals", text, tz=zone, window=around)
     assert not account.skipped  # none ends before it starts
     assert all(any({name, start} <= each for each in expected) for name, start, _ in busy)  # fmt: skip
     assert len(busy) == len(times)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -15,10 +15,9 @@ from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from log_cases import FOLDER
-from synthetic_logs_more import BEGIN_S, damages, read_texts, survives
+from synthetic_logs import BEGIN_S, damages, read_texts, survives
 
 from bft.models import InputError
-from bft.replay.cli.main import run
 from bft.replay.logs import Ingested
 from bft.replay.trace.node_trace import SECOND_NS
 from bft.replay.trace.trace_files import read_trace
@@ -173,23 +172,17 @@ def test_damage_does_no_harm(name: str, samples: Samples, data: st.DataObject) -
 
 
 def test_the_command_line_says_how_well_snapshots_tell(
-    here: Path, capsys: pytest.CaptureFixture[str]
+    here: Path, told: Callable[..., str]
 ) -> None:
     samples = {
         BEGIN_S + 60 * k: {"n1": "idle" if k % 4 else "busy", "n2": "busy"}
         for k in range(40)
     }
-    (here / "s.txt.gz").write_bytes(
-        gzip.compress(written("sinfo -N -h -o", samples).encode())
-    )
-    run(["ingest", "snapshots", "s.txt.gz", "-o", "t.parquet"])
-    out, err = capsys.readouterr()
-    assert (
-        "warning: nodes were looked at every 60 s: begin and end of an idle fragment are known to 60 s"
-        in err
-    )
-    assert "40 snapshots; 9 fragments were seen whole" in err
-    assert "2 nodes" in out
+    packed = gzip.compress(written("sinfo -N -h -o", samples).encode())
+    (here / "s.txt.gz").write_bytes(packed)
+    known = "warning: nodes were looked at every 60 s: begin and end of an idle fragment are known to 60 s"
+    whole = "40 snapshots; 9 fragments were seen whole"
+    told("ingest snapshots s.txt.gz -o t.parquet", known, whole, "2 nodes")
     assert len(read_trace(here / "t.parquet")) == 19  # ten begin, nine end
 
 
@@ -198,23 +191,19 @@ NAMES = ("nodes-{:%Y%m%dT%H%M%SZ}.txt", "{:%Y-%m-%d_%H-%M-%SZ}.sinfo", "{}.epoch
 
 @pytest.mark.parametrize("name", [*NAMES, "mtime"])
 def test_a_stamp_in_the_name_of_the_file_or_of_its_last_change(
-    name: str, here: Path, capsys: pytest.CaptureFixture[str]
+    name: str, here: Path, told: Callable[..., str]
 ) -> None:
-    stamps = [BEGIN_S, BEGIN_S + 60]
-    files = [
-        f"{stamp % 100}.txt"
-        if name == "mtime"
-        else name.format(stamp if "{}" in name else datetime.fromtimestamp(stamp, UTC))
-        for stamp in stamps
-    ]
-    for file, stamp, state in zip(files, stamps, ["idle", "busy"], strict=True):
-        Path(file).write_text(f"\nn1 {state}\n")
-        os.utime(file, (stamp, stamp))
-    code = run(["ingest", "snapshots", *files, "-o", "t.csv"])
+    stamps, files = [BEGIN_S, BEGIN_S + 60], []
+    for stamp, state in zip(stamps, ["idle", "busy"], strict=True):
+        moment = stamp if "{}" in name else datetime.fromtimestamp(stamp, UTC)
+        files.append(f"{stamp % 100}.txt" if name == "mtime" else name.format(moment))
+        Path(files[-1]).write_text(f"\nn1 {state}\n")
+        os.utime(files[-1], (stamp, stamp))
+    ingest = f"ingest snapshots {' '.join(files)} -o t.csv"
     if name == "mtime":
-        assert code == 2
-        assert "0.txt: line 2: a snapshot without a time" in capsys.readouterr().err
-        run(["ingest", "snapshots", "--mtime", *files, "-o", "t.csv"])
+        told(ingest, "0.txt: line 2: a snapshot without a time", code=2)
+        ingest += " --mtime"
+    told(ingest)
     trace = read_trace("t.csv")
     assert [trace.start // SECOND_NS, trace.end // SECOND_NS] == stamps
 

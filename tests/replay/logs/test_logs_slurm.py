@@ -16,8 +16,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from log_cases import spans
 from refusals import refused
-from synthetic_logs import stamp
-from synthetic_logs_more import damages, read_files, read_texts, taken
+from synthetic_logs import damages, read_files, read_texts, stamp, taken
 
 from bft.models import InputError
 from bft.replay.logs import Ingested, IngestOptions, ingested, lines

@@ -13,7 +13,7 @@ from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
-from synthetic_logs_more import (
+from synthetic_logs import (
     BEGIN_S,
     HOSTS,
     LENGTH_S,

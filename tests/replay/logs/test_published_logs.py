@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from refusals import refused
-from synthetic_logs_more import BEGIN_S, read_texts, taken
+from synthetic_logs import BEGIN_S, read_texts, taken
 
 from bft.datasets import generate_log
 from bft.replay.cli.main import run

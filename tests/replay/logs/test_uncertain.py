@@ -13,8 +13,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from refusals import refused
-from synthetic_logs import stamp, written
-from synthetic_logs_more import BEGIN_S, SyntheticJob, read_texts
+from synthetic_logs import BEGIN_S, SyntheticJob, read_texts, stamp, written
 
 from bft.datasets import generate_log
 from bft.replay.logs.ingest import Ingested

@@ -6,6 +6,7 @@ Rows and lists of nodes one by one are cases: tests/data/logs/units.toml.
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -17,11 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from synthetic_logs import BEGIN_S, damages, read_texts, taken
 from synthetic_logs import stamp as moment
-from synthetic_logs_more import BEGIN_S, damages, read_texts, taken
 
 from bft.models import InputError
-from bft.replay.cli.main import run
 from bft.replay.logs import Ingested
 from bft.replay.trace.node_trace import NodeTrace
 
@@ -273,13 +273,9 @@ def test_hostile_bytes_of_scontrol_do_no_harm(data: st.DataObject) -> None:
         read("slurm", data.draw(damages(text)))
 
 
-def test_what_is_told_of_units(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_told_of_units(here: Path, told: Callable[..., str]) -> None:
     Path("log").write_text(one_job("n[1-2]", 2))
     command = "ingest slurm log -o t.csv --tz UTC --unit gpu --units-per-node 4 --from"
-    assert run([*command.split(), moment(0)]) == 0
-    said = capsys.readouterr()
-    assert "the log states how many GPUs of a node a job had, not which" in said.err
-    assert "2 nodes of 8 units" in said.out
-    assert "unit-time" in said.out
-    assert run(["trace", "info", "t.csv"]) == 0
-    assert "8, up to 4 a node" in capsys.readouterr().out
+    which = "the log states how many GPUs of a node a job had, not which"
+    told(f"{command} {moment(0)}", which, "2 nodes of 8 units", "unit-time")
+    told("trace info t.csv", "8, up to 4 a node")

@@ -428,17 +428,13 @@ def test_a_replay_looks_at_the_whole_machine_and_says_where_nothing_is_known(
 
 @pytest.mark.parametrize("scheduler", ["slurm", "pbs"])
 def test_from_a_log_to_a_trace_with_its_host_jobs(
-    scheduler: str, here: Path, capsys: pytest.CaptureFixture[str]
+    scheduler: str, here: Path, told: Told
 ) -> None:
-    size = ["--nodes", "8", "--days", "1", "-o", "log"]
-    assert run(["generate", "log", scheduler, *size]) == 0
-    assert run(["ingest", scheduler, "log", "--tz", "UTC", "-o", "trace.parquet"]) == 0
-    trace = read_trace("trace.parquet")
-    assert (here / "trace.jobs.parquet").exists()
-    jobs = trace.host_jobs.counts()
+    told(f"generate log {scheduler} --nodes 8 --days 1 -o log")
+    said = told(f"ingest {scheduler} log --tz UTC -o trace.parquet")
+    jobs = read_trace("trace.parquet").host_jobs.counts()
     assert jobs["jobs"] == jobs["begun"] == jobs["with_limit"] > 20
-    assert f"{jobs['jobs']} jobs" in capsys.readouterr().out
-    assert run(["trace", "info", "trace.parquet", "--expected", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["expected"]
+    assert f"{jobs['jobs']} jobs" in said
+    found = json.loads(told("trace info trace.parquet --expected --json"))["expected"]
     # Jobs end before their limits: nodes leave no later than expected, but where later jobs go first.
     assert found["ratio"]["p90"] <= 1

@@ -13,7 +13,7 @@ from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from small_traces import KEY, Idle, of_seconds, seconds_of, tables
-from synthetic_logs_more import taken
+from synthetic_logs import taken
 
 from bft.models import InputError
 from bft.replay import NodeTrace, always_idle

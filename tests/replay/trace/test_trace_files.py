@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import sys
-import tarfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
@@ -154,25 +152,10 @@ def matrix(rows: list[list[int]], dtype: str = "int8") -> pd.DataFrame:
     return pd.DataFrame(rows, index=index, columns=columns, dtype=dtype)
 
 
-def to_csv_gz(frame: pd.DataFrame, path: Path) -> None:
-    with gzip.open(path, "wt") as file:
-        frame.to_csv(file)
-
-
-def to_tar(frame: pd.DataFrame, path: Path) -> None:
-    inside = path.with_name("inside.pkl")
-    frame.to_pickle(inside)
-    with tarfile.open(path, "w:gz") as archive:
-        archive.add(inside, arcname="trace.pkl")
-
-
 WRITERS: dict[str, Callable[..., Any]] = {
     ".parquet": pd.DataFrame.to_parquet,
     ".csv": pd.DataFrame.to_csv,
-    ".csv.gz": to_csv_gz,
     ".pkl": pd.DataFrame.to_pickle,
-    ".pkl.gz": pd.DataFrame.to_pickle,
-    ".tar.gz": to_tar,
 }
 
 
@@ -235,11 +218,6 @@ def at(minute: int) -> str:
     return f"2021-02-10T00:{minute:02}:00Z"
 
 
-def complaint(path: Path, text: str, **options: Any) -> InputError:
-    path.write_text(text)
-    return refused("", read_trace, path, **options)
-
-
 @pytest.mark.parametrize("words", ["1 0", "true false", "True FALSE", "1.0 0.0"])
 def test_idle_may_be_stated_in_several_ways(tmp_path: Path, words: str) -> None:
     rows = "".join(f"{at(k)},a,{word}\n" for k, word in enumerate(words.split()))
@@ -249,29 +227,6 @@ def test_idle_may_be_stated_in_several_ways(tmp_path: Path, words: str) -> None:
 
 
 # The rows of a file, what takes the place of one, and the column that is named then.
-NATIVE = f"time,node,idle\n{at(0)},a,1\n{at(1)},b,0\n{at(2)},b,1\n{at(3)},a,0\n"
-MATRIX = f"time,a,b,c\n{at(0)},1,0,1\n{at(1)},1,0,1\n{at(2)},1,0,1\n{at(3)},1,0,1\n"
-DAYS = "soon now today 2021-02-30T00:00:00Z 9999-01-01T00:00:00Z 1066-10-14T00:00:00Z 1612915200"
-BAD = [
-    *((NATIVE, f"{day},a,1", "time") for day in ("", *DAYS.split())),
-    (NATIVE, f"{at(2)},,1", "node"),
-    *((NATIVE, f"{at(2)},a,{cell}", "idle") for cell in ("2", "-1", "", "0.5", "busy", "nan")),
-    *((MATRIX, f"{{}},1,{cell},1", "b") for cell in ("2", "-1", "", "0.5", "idle", "nan", "inf")),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("row", [1, 3, 4])
-@pytest.mark.parametrize(("text", "line", "column"), BAD)
-def test_an_invalid_cell_is_named(
-    tmp_path: Path, row: int, text: str, line: str, column: str
-) -> None:
-    path = tmp_path / "t.csv"
-    lines = text.splitlines()
-    lines[row] = line.format(at(row - 1))
-    error = complaint(path, "\n".join(lines), sort=True)
-    assert (error.file, error.row, error.column) == (str(path), row, column)
-    assert str(error).startswith(f"{path}, row {row}, column {column}: ")
-    assert "np." not in str(error)
 
 
 def test_the_row_of_an_invalid_cell_counts_skipped_and_sorted_rows() -> None:
@@ -279,25 +234,6 @@ def test_the_row_of_an_invalid_cell_counts_skipped_and_sorted_rows() -> None:
     for rows, options in ((frame, {"skip_rows": 1}), (frame.iloc[::-1], {"sort": True})):  # fmt: skip
         caught = refused("", trace_from_frame, rows, **options)
         assert (caught.row, caught.column) == (3, "b")
-
-
-@pytest.mark.parametrize(
-    ("minutes", "row", "text"),
-    [
-        ((5, 1, 2, 3), 2, "00:01:00.000000000 follows 2021-02-10T00:05:00"),
-        ((1, 3, 4, 2), 4, "00:02:00"),
-    ],
-)
-def test_rows_out_of_order_are_an_error_that_offers_to_sort(
-    tmp_path: Path, minutes: tuple[int, ...], row: int, text: str
-) -> None:
-    path = tmp_path / "t.csv"
-    rows = "".join(f"{at(minute)},a,1\n" for minute in minutes)
-    error = complaint(path, f"time,node,idle\n{rows}")
-    assert (error.file, error.row) == (str(path), row)
-    assert text in str(error)
-    assert "--sort" in str(error)
-    assert len(read_trace(path, sort=True)) == 1
 
 
 @pytest.mark.parametrize(
@@ -328,20 +264,6 @@ def test_nodes_are_those_of_the_metadata() -> None:
         trace_from_frame,
         native([(at(0), "a", 1), (at(0), None, 1)]),
     )
-
-
-@pytest.mark.parametrize(
-    ("options", "told"),
-    [
-        ({"skip_rows": 2}, "--skip-rows 2 leaves none of the 2 rows"),
-        ({"first_node": 2}, "-nis 2 lies beyond the trace's 2 nodes"),
-    ],
-)
-def test_a_part_that_a_trace_lacks_is_refused(
-    options: dict[str, int], told: str, tmp_path: Path
-) -> None:
-    text = f"time,a,b\n{at(0)},1,0\n{at(1)},0,1\n"
-    assert told in str(complaint(tmp_path / "t.csv", text, **options))
 
 
 # --- the published trace ----------------------------------------------------------------------------------------------
@@ -438,27 +360,6 @@ def test_changes_equal_those_of_a_dictionary_of_states(rows: list[Row]) -> None:
     trace = make(5, rows)
     assert events(trace) == naive_events(rows)
     assert (trace.start - ZERO, trace.end - ZERO) == (rows[0][0], rows[-1][0])
-
-
-@given(st.data())
-def test_the_order_of_rows_within_an_instant_does_not_matter(
-    data: st.DataObject,
-) -> None:
-    cells = st.dictionaries(
-        st.tuples(st.integers(0, 5), st.integers(0, 4)), st.booleans(), min_size=1
-    )
-    rows = [(time, node, idle) for (time, node), idle in data.draw(cells).items()]
-    shuffled = sorted(data.draw(st.permutations(rows)), key=lambda row: row[0])
-    one, other = make(5, sorted(rows)), make(5, shuffled)
-    assert events(one) == events(other)
-    assert (one.start, one.end, one.notes) == (other.start, other.end, other.notes)
-
-
-def test_no_rows_within_a_stated_window_make_a_trace_without_events() -> None:
-    trace = make(2, [], start=ZERO, end=ZERO + 7_000_000_000)
-    found = (len(trace), trace.duration_s, trace.idle_node_seconds())
-    assert found == (0, 7.0, 0.0)
-    assert trace.idle_counts().tolist() == []
 
 
 @pytest.mark.parametrize(
