@@ -57,13 +57,14 @@ speed: $(VENV)/dev.stamp
 	$(BIN)/python benchmarks/speed.py --against $(or $(AGAINST),$(shell git describe --tags --abbrev=0 2>/dev/null),$(error \
 		No release has a tag yet: make speed AGAINST=COMMIT))
 
-## sandbox: install what slow tests run of other people's programs: Slurm and its data base
+## sandbox: install what slow tests run of other people's programs: Slurm, Grid Engine, OAR and their data bases
 ## (Debian, as root); tests that miss them are skipped
 sandbox:
-	for program in slurmctld slurmd slurmdbd munged mariadbd; do \
-		command -v $$program >/dev/null || { \
+	for program in slurmctld slurmd slurmdbd munged mariadbd sge_qmaster sge_execd qconf Almighty oarsub oarnodesetting psql ip; do \
+		command -v $$program >/dev/null || { echo gridengine-master shared/gridengineconfig boolean false | debconf-set-selections; \
 		apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
-			slurm-wlm slurmdbd munge mariadb-server; exit $$?; }; done
+			slurm-wlm slurmdbd munge mariadb-server gridengine-master gridengine-exec gridengine-client \
+			oar-server oar-server-pgsql oar-user oar-user-pgsql oar-node postgresql iproute2; exit $$?; }; done
 
 ## lowest: install the lowest versions of all dependencies that pyproject.toml allows, and run the commands of two pages
 ## there: they print what the pages show
