@@ -158,9 +158,9 @@ class Tables:
         begin, end = self.place(j, pair)
         return self.values[begin:end]
 
-    def line_of(self, j: int, pair: Pair | None = None) -> BoolArray:
-        """Whether each entry of `of` lies on the line between its neighbours."""
-        begin, end = self.place(j, pair)
+    def line_of(self, j: int) -> BoolArray:
+        """Whether each entry of `of` without sharing lies on the line between its neighbours."""
+        begin, end = self.place(j)
         return self.line[begin:end]
 
     def place(self, j: int, pair: Pair | None = None) -> tuple[int, int]:

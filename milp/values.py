@@ -116,7 +116,7 @@ def fill(
     -------
     values, line
         The value of choice c (`Problem`) at begin[t] + c, -inf where it is not allowed, and whether it lies on a
-        straight part of the job's curve, between its neighbours.
+        straight part of the job's curve, between its neighbours: no count does so where some have ratios of their own.
     debt
         What jobs that must shrink pay whatever is decided. It is not in their values, where it would hide differences.
     """
@@ -172,12 +172,12 @@ def fill(
                             run[u] = value(
                                 objective, alone, rate, n, has, up, down, factor, tfwd, stall
                             )  # fmt: skip
-                        line[at + max(a, least) : at + min(b, last) + 1] = True
-                    # It bends where the job changes, and beside counts with a ratio of their own.
+                        line[at + max(a, least) : at + min(b, last) + 1] = (
+                            first == names
+                        )
                     line[at + max(has - 1, 0) : at + has + 2] = False
                     for e in range(first, names):
                         n, ratio = int(named[e, 0]), named[e, 1]
-                        line[at + max(n - 1, 0) : at + n + 2] = False
                         if least <= n <= last:
                             objective = rise * (n - shift) + height
                             worth = value(
