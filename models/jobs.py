@@ -132,6 +132,11 @@ class Job:
 
     def _wrong(self) -> Iterator[tuple[str, str, object]]:
         """Yield each value that is not allowed: its column, what was expected, and the value."""
+        for column in ("name", "model", "user", "vc"):
+            text = getattr(self, column)
+            # Halves of surrogate pairs, as JSON may escape them: no result file could hold them.
+            if any("\ud800" <= char <= "\udfff" for char in text):
+                yield column, "text", f"{text!a:.80}"
         if self.jmin < 0:
             yield "Jmin", "a whole number >= 0", self.jmin
         if self.jmax < max(self.jmin, 1):

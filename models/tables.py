@@ -6,6 +6,7 @@ import csv
 import gzip
 import hashlib
 import io
+import json
 import os
 import re
 import tarfile
@@ -437,6 +438,8 @@ def _read_jsonl(stream: BinaryIO, file: str) -> pd.DataFrame:
             continue
         try:
             record = parse_json(line.decode("utf-8-sig" if row == 1 else "utf-8"))
+            if b"\\ud" in line.lower():  # may escape half of a character
+                json.dumps(record, ensure_ascii=False).encode()
         except UnicodeError as error:
             raise InputError(f"not UTF-8 text: {error}", file=file, row=row) from error
         except (ValueError, RecursionError) as error:
