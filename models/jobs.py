@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,6 @@ from numpy.typing import NDArray
 from bft.models.curves import Curve, FloatArray
 from bft.models.errors import InputError
 from bft.models.tolerances import lowered
-
-if TYPE_CHECKING:
-    from bft.models.speed.dynamics import ApplicationProfile
 
 # Rates of models that differ so many times make a sum of samples meaningless.
 MANY_FOLD = 100.0
@@ -114,7 +111,7 @@ class Job:
     total_memory_gib: float | None = None
     restart_s: float | None = None
     policy_restart_s: float | None = None
-    profile: ApplicationProfile | None = None
+    profile: Any = None  # an ApplicationProfile, whose module needs this one
     by_kind: Mapping[str, tuple[Curve, Curve]] = field(default_factory=lambda: _ALIKE)
     extra: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
 

@@ -112,9 +112,13 @@ def result_of(
     """Run a command to its end; `more` as `subprocess.run` takes it.
 
     A script of Python is run in a fork of a process that has loaded our modules, which saves a second: unless it is to
-    be `cold`, as where it matters what is loaded, or `more` says other than folder and environment.
+    be `cold`, as where it matters what is loaded, or finds other packages, or `more` says other than folder and
+    environment.
     """
-    apart = cold or [*command[:2]] != SCRIPT[:2]
+    other = more.get("env", os.environ).get("PYTHONPATH") != os.environ.get(
+        "PYTHONPATH"
+    )
+    apart = cold or other or [*command[:2]] != SCRIPT[:2]
     if apart or more.keys() - {"cwd", "env"}:
         usual = {"capture_output": True, "text": True, "timeout": AMPLE_S}
         return subprocess.run(command, **{"check": False, **usual, **more})

@@ -173,10 +173,17 @@ def slowdown(
     A round is one observation, log(shared / alone): steps of one run depend on each other, rounds hardly do. The
     ratio is the geometric mean, its interval Student's t of the paired differences of logarithms; with two or three
     rounds it is wide, and honestly so.
+
+    Raises
+    ------
+    ValueError
+        With fewer than two rounds.
     """
     from scipy.stats import t
 
     logs = np.log(shared_s) - np.log(alone_s)
+    if len(logs) < 2:
+        raise ValueError("an interval needs at least two rounds")
     middle = float(logs.mean())
     reach = float(
         t.ppf((1 + confidence) / 2, len(logs) - 1)

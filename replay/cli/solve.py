@@ -39,6 +39,8 @@ def solve(problem: str, **given: Any) -> int:
     stated = {name: value for name, value in given.items() if value is not None}
     solver = SolverOptions(**stated)
     name = "standard input" if problem == "-" else problem
+    if problem == "-" and sys.stdin is None:
+        raise InputError("is closed", file=name)
     with reading(name):
         content = sys.stdin.buffer.read() if problem == "-" else read_content(problem)
     if problem.endswith((".jsonl", ".jsonl.gz")):

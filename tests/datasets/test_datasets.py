@@ -276,7 +276,7 @@ def test_the_bundled_data_set_is_what_the_generators_make_twice_to_the_same_byte
     folders = tmp_path / "first", tmp_path / "second"
     for folder in folders:
         folder.mkdir()
-        bundled_writer.main(["--out", str(folder)])
+        bundled_writer.write_bundled(folder)
     for name in ("jobs-60.parquet", "summit-like-512.parquet"):
         assert (folders[0] / name).read_bytes() == (folders[1] / name).read_bytes()
         # The versions of pyarrow may differ: compare content.

@@ -227,13 +227,10 @@ def test_a_replay_runs_with_all_its_streams_closed(tmp_path: Path) -> None:
         for descriptor in range(3):
             os.close(descriptor)
 
-    posed = {"units": 4, "Tfwd": 120, "jobs": [{"name": "a", "Jmin": 1, "Jmax": 4, "Ns": [0, 4], "Os": [0, 4],
-                                                "Tcup": 1, "Tcdw": 1}]}  # fmt: skip
-    (tmp_path / "p.json").write_text(json.dumps(posed))
-    command = [*SCRIPT, *["solve", "p.json", "--backend", "cbc", "-o", "answer.json"]]
+    command = [*SCRIPT, "-Tfwd", "120", "-maxJ", "1", "--no-u", "--out", "run"]
     done = subprocess.run(command, cwd=tmp_path, check=False, preexec_fn=close)
     assert done.returncode == 0
-    assert json.loads((tmp_path / "answer.json").read_text())["counts"] == {"a": 4}
+    assert json.loads((tmp_path / "run" / "summary.json").read_text())["metrics"]
 
 
 SACCT = "JobID|NodeList|AllocNodes|Start|End|State\n"

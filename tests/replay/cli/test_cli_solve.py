@@ -321,7 +321,7 @@ def test_an_empty_batch_gives_an_empty_answer(
     assert capsys.readouterr() == ("", "")
 
 
-@pytest.mark.parametrize("damage", ["cut", "flipped", "plain"])
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
 def test_a_damaged_batch_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
 ) -> None:
@@ -329,10 +329,8 @@ def test_a_damaged_batch_is_refused(
     content = bytearray(gzip.compress((json.dumps(problem()) + "\n").encode() * 50))
     if damage == "cut":
         content = content[:-20]
-    elif damage == "flipped":
-        content[40:44] = bytes(byte ^ 255 for byte in content[40:44])
     else:
-        content = bytearray(json.dumps(problem()).encode())
+        content[40:44] = bytes(byte ^ 255 for byte in content[40:44])
     path.write_bytes(content)
     assert run(["solve", str(path)]) == 2
     out, err = capsys.readouterr()
