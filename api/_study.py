@@ -100,7 +100,7 @@ def compare(
         Number of processes; by default the number of processors. 0 runs everything in this process, where policies of
         your own always run.
     split
-        Break the table down by `vc`, `user`, `model` or `size`.
+        Break the table down by `vc`, `user`, `model`, `size`, or sizes up to bounds as in `size:8,64`.
     **options
         Options of all variants, as for `bft.replay`.
 

@@ -279,7 +279,7 @@ def study_progress() -> Iterator[Shown]:
 @plan_options
 @setting(
     "--split",
-    "Break the table down: by virtual cluster, user, model or size.",
+    "Break the table down: by virtual cluster, user, model or size; size:8,64 names the bounds.",
     metavar="vc|user|model|size",
 )
 @setting("--out", "Folder of the runs.", TEXT, "compare-study", metavar="DIR")

@@ -31,7 +31,7 @@ Where jobs are known also:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,7 +49,18 @@ from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, TimeArray
 
 # Upper ends of the classes of starts by their number of nodes; larger ones make a class of their own.
 SIZES = (1, 4, 16, 64, 256)
-SIZE_NAMES = ("1", "2-4", "5-16", "17-64", "65-256", "> 256")
+
+
+def size_names(ends: Sequence[int]) -> list[str]:
+    """Names of the classes with these upper ends, and of the larger ones.
+
+    >>> size_names((1, 4))
+    ['1', '2-4', '> 4']
+    """
+    begins = [1, *(end + 1 for end in ends)]
+    pairs = zip(begins, ends, strict=False)
+    names = [str(end) if begin == end else f"{begin}-{end}" for begin, end in pairs]
+    return [*names, f"> {ends[-1]}"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -296,7 +307,7 @@ def _by_size(starts: Starts, delays_s: NDArray[np.float64]) -> list[dict[str, An
     """Return starts, delays and waiting of each class of start sizes, the smallest first."""
     classes = np.searchsorted(SIZES, starts.nodes)
     rows = []
-    for number, name in enumerate(SIZE_NAMES):
+    for number, name in enumerate(size_names(SIZES)):
         inside = classes == number
         delays = delays_s[inside]
         rows.append(

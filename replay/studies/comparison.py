@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import product
+from itertools import pairwise, product
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +27,7 @@ from bft.replay.options.naming import (
 from bft.replay.policies.registry import policy_names, policy_type
 from bft.replay.results.figures import FIGURES
 from bft.replay.results.headlines import FEW_JOBS
-from bft.replay.results.host import SIZE_NAMES, SIZES
+from bft.replay.results.host import SIZES, size_names
 from bft.replay.studies.carry_out import Onlooker, Workers, carry_out
 from bft.replay.studies.run_files import (
     DAY_NS,
@@ -362,10 +362,15 @@ SPLITS = {"vc": "vc", "user": "user", "model": "model", "size": "units_asked"}
 NONE = "(none)"
 
 
-def _check_split(split: str | None) -> None:
-    if split is not None and split not in SPLITS:
-        what = f"--split: expected one of {', '.join(SPLITS)}, not {split!r}"
-        raise InputError(what)
+def _split_of(split: str) -> tuple[str, list[int]]:
+    """What to break down by, and the upper ends of the classes of sizes."""
+    by, _, stated = split.partition(":")
+    ends = [int(end) if end.isdecimal() else 0 for end in stated.split(",") if stated]
+    rising = all(low < high for low, high in pairwise([0, *ends]))
+    if by not in SPLITS or not rising or (ends and by != "size"):
+        what = f"expected one of {', '.join(SPLITS)}, or sizes up to some as in size:8,64, not {split!r}"
+        raise InputError(f"--split: {what}")
+    return by, ends or [*SIZES]
 
 
 def by_group(variants: Sequence[Variant], split: str) -> pd.DataFrame:
@@ -382,21 +387,22 @@ def by_group(variants: Sequence[Variant], split: str) -> pd.DataFrame:
         for run in variant.runs
     ]
     jobs = pd.concat(tables, ignore_index=True)
-    known = jobs[SPLITS[split]].replace("", np.nan)
+    by, ends = _split_of(split)
+    known = jobs[SPLITS[by]].replace("", np.nan)
     if known.isna().all():
-        raise InputError(f"--split {split}: no job states it")
+        raise InputError(f"--split {by}: no job states it")
     groups = known.fillna(NONE).map(str).tolist()
     order = sorted({*groups} - {NONE})
-    if split == "size":
-        order = list(SIZE_NAMES)
-        groups = [order[number] for number in np.searchsorted(SIZES, known)]
-    jobs[split] = pd.Categorical(groups, [*order, NONE])
+    if by == "size":
+        order = size_names(ends)
+        groups = [order[number] for number in np.searchsorted(ends, known)]
+    jobs[by] = pd.Categorical(groups, [*order, NONE])
     runs = {variant.label: len(variant.runs) for variant in variants}
     jobs["variant"] = pd.Categorical(jobs["variant"], list(runs))
     jobs["lost"] = lost(jobs)
     jobs["restarts"] = jobs["restarts"].where(jobs["start"].notna())
     # A mean is of the jobs that have the value: JCT of those that finished, queueing of those that started.
-    table = jobs.groupby(["variant", split], observed=True).agg(
+    table = jobs.groupby(["variant", by], observed=True).agg(
         **{
             "jobs": ("work", "size"),
             "jobs_finished": ("finish", "count"),
@@ -415,7 +421,7 @@ def by_group(variants: Sequence[Variant], split: str) -> pd.DataFrame:
     table[sums] = table[sums].div(count, axis=0)
     table["jobs"] //= count
     table["unit_hours"] /= 3600
-    return table.reset_index().astype({"variant": str, split: str})
+    return table.reset_index().astype({"variant": str, by: str})
 
 
 def table_of(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
@@ -462,7 +468,8 @@ def compared(
     InputError
         When fewer than two variants could be replayed, or `split` is nothing that a comparison is broken down by.
     """
-    _check_split(split)
+    if split is not None:
+        _split_of(split)
     groups: dict[str, list[Point]] = {}
     for point in plan.points:
         varied = {name: each for name, each in point.varied.items() if name != "seed"}
@@ -521,7 +528,8 @@ def compared_runs(
             raise InputError(
                 "is named twice; name each run directory once", file=folder
             )
-    _check_split(split)
+    if split is not None:
+        _split_of(split)
     runs = [read_run(folder) for folder in folders]
     summaries = [run.summary for run in runs]
     labels = names_of_runs(folders, summaries)

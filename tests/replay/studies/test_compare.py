@@ -210,9 +210,13 @@ def test_split_gives_each_group_its_own_jobs(
         ("1", int((jobs["units_asked"] == 1).sum())),
         ("2-4", int((jobs["units_asked"] > 1).sum())),
     ]
+    sizes = document(capsys, files, "--split", "size:1")["variants"]
+    assert [row["size"] for row in sizes[:2]] == ["1", "> 1"]
     for split, said in (
         ("vc", "no job states it"),
-        ("queue", "expected one of vc, user, model, size, not 'queue'"),
+        ("queue", "expected one of vc, user, model, size, or sizes"),
+        ("size:8,4", "as in size:8,64, not 'size:8,4'"),
+        ("vc:8", "not 'vc:8'"),
     ):
         assert run(["compare", *files, *TWO, "--split", split]) == 2
         assert said in capsys.readouterr().err
