@@ -364,7 +364,7 @@ NONE = "(none)"
 
 def _split_of(split: str) -> tuple[str, list[int]]:
     """What to break down by, and the upper ends of the classes of sizes."""
-    by, _, stated = split.partition(":")
+    by, _, stated = str(split).partition(":")
     ends = [int(end) if end.isdecimal() else 0 for end in stated.split(",") if stated]
     rising = all(low < high for low, high in pairwise([0, *ends]))
     if by not in SPLITS or not rising or (ends and by != "size"):
