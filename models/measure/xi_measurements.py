@@ -289,18 +289,16 @@ def retest_frame(table: XiTable, found: Sequence[dict[str, Any]]) -> pd.DataFram
     return frame.drop(columns=[name for name in OPTIONAL if frame[name].isna().all()])
 
 
-def grid(table: XiTable, *, by_batch: bool) -> pd.DataFrame:
-    """The largest ratio of each pair of models, or of models and batch sizes, as text: victims by partners.
+def grid(table: XiTable) -> pd.DataFrame:
+    """The largest ratio of each pair of models as text: victims by partners.
 
     An estimate has a ~ before it, an unknown ratio is "-".
     """
     sides = _sides(table)
-    for end in "ab":
-        batches = sides[f"batch_{end}"] if by_batch else itertools.repeat(None)
-        sides[end] = list(map(label_of, sides[f"model_{end}"], batches))
-    named = sides.sort_values(["model_a", "batch_a"], na_position="first")
-    order = named["a"].unique().tolist()
-    worst = sides.sort_values(["xi", "estimated"]).groupby(["a", "b"]).last()
+    order = sorted(sides["model_a"].unique())
+    worst = (
+        sides.sort_values(["xi", "estimated"]).groupby(["model_a", "model_b"]).last()
+    )
     marks = worst["estimated"].map({True: "~", False: ""})
     cells: Any = marks + worst["xi"].clip(lower=1.0).map("{:.2f}".format)
     shown: pd.DataFrame = cells.unstack().reindex(index=order, columns=order)

@@ -174,7 +174,7 @@ def show(file: str, retest: str | None, force: bool, as_json: bool) -> None:
     for label, value in figures.items():
         click.echo(f"{label:<17}{value}")
     # As many columns at a time as fit, numbered as the rows are.
-    shown = grid(table, by_batch=False)
+    shown = grid(table)
     shown.columns = list(map(str, range(1, len(shown) + 1)))
     shown.index = [f"{k:>3} {name}" for k, name in enumerate(shown.index, start=1)]
     click.echo("\nxi of, beside (~ estimated)")

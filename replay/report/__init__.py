@@ -8,7 +8,7 @@ from pathlib import Path
 from bft.replay.report.chart import Chart
 from bft.replay.report.page import check_page, page_of, write_report, write_trace_page
 from bft.replay.report.paper_form import FORMATS, plotted, write_chart, write_charts
-from bft.replay.report.run_charts import charts_of_run, forecast_chart
+from bft.replay.report.run_charts import charts_of_run
 from bft.replay.report.study_charts import charts_of_comparison
 from bft.replay.report.trace_charts import charts_of_trace
 
@@ -19,7 +19,6 @@ __all__ = [
     "charts_of_run",
     "charts_of_trace",
     "check_page",
-    "forecast_chart",
     "plotted",
     "write_chart",
     "write_charts",

@@ -15,8 +15,6 @@ from bft.replay.report.chart import (
     Bars,
     Blocks,
     Chart,
-    Curve,
-    Curves,
     FloatArray,
     distribution,
     held_over_time,
@@ -24,7 +22,6 @@ from bft.replay.report.chart import (
     mean_over_time,
     over_time,
     round_spans,
-    stamps,
 )
 from bft.replay.report.trace_charts import SPANS, fragment_lengths
 from bft.replay.results.host import host_sentence
@@ -286,24 +283,3 @@ def host_chart(hosts: Mapping[str, dict[str, Any]]) -> Chart | None:
     columns = {"mean_delay_s": "mean delay, s", "waiting_node_h": "node-hours waiting"}
     table = whole.rename(columns=columns)
     return Chart("who-waits", "Which of your own jobs wait", note, waits, table)
-
-
-def forecast_chart(
-    ms: FloatArray, counts: Mapping[str, FloatArray], what: str
-) -> Chart:
-    """Counts over time.
-
-    Parameters
-    ----------
-    ms
-        Instants, ms since 1970: float64 of shape (slots,).
-    counts
-        What is drawn, by name, the first one as an area: float64 of shape (slots,).
-    what
-        Label of the axis of counts.
-    """
-    first = next(iter(counts))
-    curves = (Curve(name, ms, each, name == first) for name, each in counts.items())
-    table = pd.DataFrame({"time": stamps(ms), **counts})
-    drawing = Curves(TIME, Axis(what), tuple(curves))
-    return Chart("forecast", "What came, and what was predicted", "", drawing, table)
