@@ -1,7 +1,5 @@
 """How many examples property tests draw, and which: a profile of Hypothesis for each purpose."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import HealthCheck, settings

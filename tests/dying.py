@@ -1,7 +1,5 @@
 """A point that kills its worker, in a module that newly started processes can import."""
 
-from __future__ import annotations
-
 import os
 import signal
 

@@ -1,7 +1,5 @@
 """A machine that is made up, of which all is known, and what admins export of it."""
 
-from __future__ import annotations
-
 import csv
 import json
 from collections import Counter

@@ -20,8 +20,6 @@ A case with `each` is one for each of these texts, which stands for %EACH%. In a
 1970, @T9 its stamp, and %NAME% a text of the table `texts`, or rows of a line of the table `rows`.
 """
 
-from __future__ import annotations
-
 import math
 import re
 import tomllib

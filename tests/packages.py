@@ -1,7 +1,5 @@
 """Packages of others, installed for a test as by a user, but offline and into a folder of their own."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

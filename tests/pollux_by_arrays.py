@@ -1,7 +1,5 @@
 """Pollux' search in NumPy's arrays: the second formulation of its compiled loops, with the same random numbers."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bft.replay.policies.pollux import (

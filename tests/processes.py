@@ -1,7 +1,5 @@
 """The command line in a process of its own, and signals that reach it at a step of the replay, not at a time."""
 
-from __future__ import annotations
-
 import atexit
 import fcntl
 import json

@@ -1,7 +1,5 @@
 """Rows of our own in the formats of public data sets (docs/data.md)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path

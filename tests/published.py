@@ -1,7 +1,5 @@
 """Recorded decisions as problems: those of the reference data; where these are missing, decisions of our own."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

@@ -1,7 +1,5 @@
 """A real Grid Engine and a real OAR of four nodes on this machine, in a network and a file system view of their own."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

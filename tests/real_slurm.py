@@ -1,7 +1,5 @@
 """A real Slurm of a few nodes on this machine, loopback only, in a folder of its own, for end-to-end tests."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

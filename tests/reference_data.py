@@ -1,7 +1,5 @@
 """Where the published and golden data lie, which a user's clone does not have (benchmarks/README.md)."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """What is refused, and with which words."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The output of a page's commands: `python tests/shown.py docs/tutorial.md ...` writes it into the page."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

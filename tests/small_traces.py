@@ -1,7 +1,5 @@
 """Small node traces for tests: which node is idle in which second, as a table of truth values and back."""
 
-from __future__ import annotations
-
 import numpy as np
 from hypothesis import strategies as st
 from numpy.typing import NDArray

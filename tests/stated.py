@@ -1,7 +1,5 @@
 """Command lines of tests: what is stated last takes the place of what is stated before."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 

@@ -1,7 +1,5 @@
 """Random problems for Hypothesis, and their values by docs/model.md, without NumPy and without our tables."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable

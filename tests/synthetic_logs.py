@@ -1,7 +1,5 @@
 """Logs written from known jobs, by the texts of tests/data/written.toml; reading them, and what must come of them."""
 
-from __future__ import annotations
-
 import json
 import math
 import tomllib

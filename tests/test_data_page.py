@@ -1,7 +1,5 @@
 """Public data sets: the ways of docs/data.md, and the page on machines, find the right idle time in their rows."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import sys

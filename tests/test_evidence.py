@@ -1,7 +1,5 @@
 """Tables and figures of the pages are what their benchmark printed; reference data are fetched whole and checked."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import pickle

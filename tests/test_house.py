@@ -1,7 +1,5 @@
 """Habits of the house that no tool checks: sums, mutants, metadata and sources; pages name what is there."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """What is installed: the command, public names, and a light start; `make dist` checks sdist and wheel."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import os

@@ -1,7 +1,5 @@
 """The output of commands on pages is up to date: paths, notebooks, every command line; examples of docstrings."""
 
-from __future__ import annotations
-
 import doctest
 import importlib
 import json

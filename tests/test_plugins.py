@@ -1,7 +1,5 @@
 """Names that other packages register: policies, backends, log formats."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

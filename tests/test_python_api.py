@@ -1,7 +1,5 @@
 """`import bft`: the same results as the command line, from paths, frames, objects and policies of the user."""
 
-from __future__ import annotations
-
 import gc
 import inspect
 import logging

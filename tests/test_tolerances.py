@@ -1,7 +1,5 @@
 """How the tolerances relate: what one step calls equal or proven, the next one must not call a contradiction."""
 
-from __future__ import annotations
-
 import re
 import sys
 from itertools import pairwise

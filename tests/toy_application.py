@@ -1,7 +1,5 @@
 """A measured application of round numbers, and workloads of it, in the form of Pollux' artifact."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from bft.models import JobTable

@@ -1,7 +1,5 @@
 """The director's page in headless Chromium: what if, by keyboard, with the figures of the table; and used by all."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Reports in headless Chromium: `make test-browser`. The actions of a reader, on pages of real replays."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path

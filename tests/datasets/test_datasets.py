@@ -1,7 +1,5 @@
 """The generated node traces have the statistics of Summit; the job tables have the published speeds."""
 
-from __future__ import annotations
-
 import csv
 import json
 import runpy

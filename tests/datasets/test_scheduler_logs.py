@@ -1,7 +1,5 @@
 """Generated logs of the same jobs agree between the formats of all schedulers."""
 
-from __future__ import annotations
-
 import math
 from datetime import UTC, datetime
 

@@ -1,7 +1,5 @@
 """A small problem, and stand-ins for a solver process that answer what they are made to."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Sharing without compiled loops and without shortcuts: the grid of a pair, cell by cell, and all units in one flow."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The backends: their descriptions, that all give one answer, and their errors."""
 
-from __future__ import annotations
-
 import importlib
 import math
 import os

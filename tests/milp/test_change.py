@@ -1,7 +1,5 @@
 """What users may change of a decision, limits and the value, is obeyed by every method alike."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The exact DP against plain programmes and at scale: no optimum is lost among the choices that it skips."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

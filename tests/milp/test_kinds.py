@@ -1,7 +1,5 @@
 """Several kinds of units, against full enumeration, in every backend, and with one kind against the usual problem."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import math

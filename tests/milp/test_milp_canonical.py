@@ -1,7 +1,5 @@
 """The canonical one of several optima (docs/decisions/0014), and adversarial instances, once answered wrongly."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Problems and answers as JSON documents, and which unit is which."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import json

@@ -1,7 +1,5 @@
 """Value tables by hand, and the exact DP against enumeration and a plain dynamic programme."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from dataclasses import replace

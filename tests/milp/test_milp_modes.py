@@ -1,7 +1,5 @@
 """The `modes` formulation: its pieces, all its integer points, and CBC on it against the exact DP."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from dataclasses import replace

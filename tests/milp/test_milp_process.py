@@ -1,7 +1,5 @@
 """The solver process crashes, hangs, grows, gives invalid answers and is orphaned: the result stays right."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import signal

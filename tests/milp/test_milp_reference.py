@@ -1,7 +1,5 @@
 """All recorded decisions of the published replayer, and its scaling instances, against the known optima."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from functools import cache

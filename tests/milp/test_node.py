@@ -1,7 +1,5 @@
 """The published per-node model: equal to the others when its big-M is large enough, as published when it is not."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

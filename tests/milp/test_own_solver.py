@@ -1,7 +1,5 @@
 """Backends of other packages: installed, used from the command line, and reported when they are broken."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """Sharing: `items` with its refinements against full enumeration, a MILP of where units go, and the exact DP."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Iterator

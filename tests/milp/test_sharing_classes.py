@@ -1,7 +1,5 @@
 """Sharing by classes and column generation: the same optimum as with every job and pair posed on its own."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A solver crashes, hangs or gives invalid answers in a replay: the replay ends normally, and reports it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

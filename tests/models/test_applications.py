@@ -1,7 +1,5 @@
 """Measured applications, and jobs of Pollux' artifact that train them: their speed, and what their agent decides."""
 
-from __future__ import annotations
-
 import gzip
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Hostile cells in every column of every table: read right, or refused with file, row, column and job."""
 
-from __future__ import annotations
-
 import csv
 import math
 import re

@@ -1,7 +1,5 @@
 """Durations: features against a second implementation, no look into the future, refusals, the published log."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What reading says of files that are too large, damaged or odd, and of little memory; targets that are no files."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import json

@@ -1,7 +1,5 @@
 """Forecasts of submissions: features against a second implementation, no look into the future, the published series."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """GA2M: the part kept of the library's model predicts as the library does; training is reproducible; accuracy."""
 
-from __future__ import annotations
-
 import sys
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fits of speed: scalability laws, step times, goodput and its best batch, against second formulations."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import astuple, replace
 from pathlib import Path

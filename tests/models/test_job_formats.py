@@ -1,7 +1,5 @@
 """Job tables of other simulators (tests/data/read.toml): Tiresias', Helios', SWF, Philly's log; and measured pairs."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import runpy

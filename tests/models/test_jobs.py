@@ -1,7 +1,5 @@
 """Curves, jobs and job tables: every rule of the formats, and reading returns what was written."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

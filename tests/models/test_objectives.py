@@ -1,7 +1,5 @@
 """Objectives and deadline weights, each alone and in a decision."""
 
-from __future__ import annotations
-
 import itertools
 from dataclasses import replace
 from operator import getitem

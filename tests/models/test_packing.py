@@ -1,7 +1,5 @@
 """Sharing scores: from measured pairs, and from profiles; no label among the features."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Tables of every reader that are refused, with file, row, column and job: the cases of tests/data/refused.toml."""
 
-from __future__ import annotations
-
 import tomllib
 from collections.abc import Callable
 from pathlib import Path

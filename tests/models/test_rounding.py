@@ -1,7 +1,5 @@
 """Thresholds and ties where a computed number meets a stated one: rounding decides nothing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

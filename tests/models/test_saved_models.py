@@ -1,7 +1,5 @@
 """Models in files: reading returns the written model, and refuses everything else."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Reading tables: each kind of file, and the messages for invalid files."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

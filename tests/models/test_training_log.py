@@ -1,7 +1,5 @@
 """Step times from training logs: lines of common tools (tests/data/training_logs), whole logs in many styles."""
 
-from __future__ import annotations
-
 import gzip
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """ξ: from solo and co-run measurements, estimated for pairs that were not measured, and memory beside each other."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from pathlib import Path

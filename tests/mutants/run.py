@@ -7,8 +7,6 @@ mistake would make of it, and why that is wrong. Each mutant is tried in a copy 
 directory. One whose text is found no more has to be written anew for the code as it is.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 import resource

@@ -1,7 +1,5 @@
 """`--preset best` as docs/objectives.md describes it: its window is as good as any; it beats what is published."""
 
-from __future__ import annotations
-
 from functools import cache
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A replay that is killed and resumed has the same result as an uninterrupted one."""
 
-from __future__ import annotations
-
 import json
 import shlex
 import signal

@@ -1,7 +1,5 @@
 """The Gymnasium environment: Gymnasium's own checks, and the same replay as with a policy."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Inputs of a replay: whatever is left out, shifted, capped or without effect is reported and recorded."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Every option of a replay: another value changes the run, and summary.json records it."""
 
-from __future__ import annotations
-
 import json
 import tomllib
 from dataclasses import replace

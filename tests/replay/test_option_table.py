@@ -1,7 +1,5 @@
 """The table of options: one field makes an option known to checks, command line, help, notes and reference page."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Options check themselves: the command line, config files and Python share one set of errors."""
 
-from __future__ import annotations
-
 import sys
 import tomllib
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Fixed clusters and virtual clusters, which share nothing."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Several runs and one folder: none is lost or replaced without a request, and a killed run loses none."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """Workloads made from given jobs: repeated, capped, in another order, at other times; each with a note."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The two-job case of docs/model.md: a small window leaves nodes idle, a large one pays for growths in vain."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

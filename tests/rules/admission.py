@@ -1,7 +1,5 @@
 """Admission by deadlines as tests/rules/README.md states it."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Rigid policies as tests/rules/README.md states them: fifo, sjf, qssf, srtf, yarn-cs; and the two walks."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from fractions import Fraction
 from typing import Any

@@ -1,7 +1,5 @@
 """Elastic policies as tests/rules/README.md states them: equal-share, optimus, sia."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from fractions import Fraction
 

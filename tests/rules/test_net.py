@@ -1,7 +1,5 @@
 """Properties that hold of any replay, whatever its options: all of them are drawn together (`drawn.cases`)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import chdir, contextmanager

@@ -1,7 +1,5 @@
 """Tiresias as tests/rules/README.md states it."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from dataclasses import dataclass, field
 from fractions import Fraction

@@ -1,7 +1,5 @@
 """Policies without sense, which shake every transition out; each also as a plain program on a `World`."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass

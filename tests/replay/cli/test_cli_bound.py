@@ -1,7 +1,5 @@
 """`bft-replay replay --bound`, and how close a replay comes to the bound."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`bft-replay convert`: the converted file replays as the original does, and nothing is overwritten by accident."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """`bft-replay generate`: the same seed gives the same file, and generated files can be replayed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

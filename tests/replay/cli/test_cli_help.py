@@ -1,7 +1,5 @@
 """The output of `--help`, completions by the Tab key, and the answer to an unknown word."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import os

@@ -1,7 +1,5 @@
 """`bft-replay ingest`: from logs to a trace that can be replayed, and messages for invalid input."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """`bft-replay jobs fit`: fitted jobs can be replayed, and invalid input leaves no file."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

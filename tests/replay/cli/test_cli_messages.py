@@ -1,7 +1,5 @@
 """What a command says when a file is another than meant, a name is misspelt, or its output goes nowhere."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`bft-replay predict`: learn and try models from a user's own tables; invalid ones are reported."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

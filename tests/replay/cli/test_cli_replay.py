@@ -1,7 +1,5 @@
 """`bft-replay [replay]` as users run it: options, run directory, exit codes, interrupts, and invalid input."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import gzip

@@ -1,7 +1,5 @@
 """--xi and related options, --objective, the backends command and the formulations, as a user types them."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """`bft-replay solve`: one problem or a batch, from files and standard input, and errors in them."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

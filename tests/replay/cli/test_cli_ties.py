@@ -1,7 +1,5 @@
 """A replay's result does not depend on the backend (docs/decisions/0014), seen from the command line."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`bft-replay trace info`: numbers against those of a trace small enough to count by hand."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Output on standard error: by default, with -v and -vv, with -q."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

@@ -1,7 +1,5 @@
 """`bft-replay watch` as a process: what it tells, what it leaves, how it ends, and what it refuses."""
 
-from __future__ import annotations
-
 import json
 import resource
 import signal

@@ -1,7 +1,5 @@
 """`--workload` on the command line: reports, comparisons, checkpoints, and refusals."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

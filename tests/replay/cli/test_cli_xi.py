@@ -1,7 +1,5 @@
 """`bft-replay xi build|check|show|measure`, as a user types them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

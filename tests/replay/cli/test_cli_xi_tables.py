@@ -5,8 +5,6 @@ nvidia-smi, `--query-gpu` with `--format=csv,noheader,nounits`; keys of `rocm-sm
 are loops on the processor, which run for real.
 """
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

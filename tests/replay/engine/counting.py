@@ -1,7 +1,5 @@
 """What host jobs take and wait, counted from a node trace alone: no replay, for jobs that hold every node they may."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace

@@ -1,7 +1,5 @@
 """The state of a replay as a checkpoint keeps it, without a file."""
 
-from __future__ import annotations
-
 import json
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Sums and checkpoints follow changes exactly."""
 
-from __future__ import annotations
-
 from dataclasses import make_dataclass
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Admission by deadlines, against a policy that keeps to the shares; `tests/rules/admission.py` has the rule."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Callable, Sequence

@@ -1,7 +1,5 @@
 """Admission by deadlines and the accounting against ElasticFlow's run, whose data come with the repository."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Two jobs on one unit: the engine's accounts against an integration of the recorded allocations."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Nodes whose units turn idle one by one."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a policy is shown of the units that jobs held since it was last asked: all of it, and nothing twice."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Several kinds of units in a replay: by hand, through the command line, and what is refused."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

@@ -1,7 +1,5 @@
 """What host jobs take from training, and what they wait, computed anew; closed forms: `tests/data/worlds`."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

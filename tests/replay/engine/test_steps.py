@@ -1,7 +1,5 @@
 """A replay one instant at a time, and the look-ups of a state."""
 
-from __future__ import annotations
-
 import pytest
 from worlds import SECOND, START, Scripted, make, replay, world
 

@@ -1,7 +1,5 @@
 """Tables of the past: rows in files are those in memory, and sorting by blocks is sorting."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Workloads that submit and cancel jobs during a replay: their events, when orders count, and the accounts."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace

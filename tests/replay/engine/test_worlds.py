@@ -1,7 +1,5 @@
 """Replays by hand: the cases of `tests/data/worlds`."""
 
-from __future__ import annotations
-
 import pytest
 from worlds import Case, cases, check
 

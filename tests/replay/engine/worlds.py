@@ -19,8 +19,6 @@ A case in a `.toml` file of `tests/data/worlds` has
 Times are seconds from START. A whole number is met exactly, one with a decimal point to rounding.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

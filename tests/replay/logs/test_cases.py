@@ -1,7 +1,5 @@
 """What comes of logs and what is told of them: the cases of tests/data/logs, by format and by rule."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -5,8 +5,6 @@ wrong must be said on standard error, with a share that is right within a third 
 be wrong and silent.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import re

@@ -1,7 +1,5 @@
 """All formats: known jobs are read as written, and damaged logs are refused or counted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any

@@ -3,8 +3,6 @@
 What is made of other logs as people export them are cases: tests/data/logs/account.toml.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable
 

@@ -1,7 +1,5 @@
 """What all readers of logs share: times, opening, host lists, and the union of intervals."""
 
-from __future__ import annotations
-
 import bz2
 import gzip
 import lzma

@@ -1,7 +1,5 @@
 """Snapshots and lists of nodes as every command prints them; what is odd are cases: snapshots.toml, nodes.toml."""
 
-from __future__ import annotations
-
 import gzip
 import os
 import tomllib

@@ -3,8 +3,6 @@
 Rows that are odd and what is refused are cases: tests/data/logs/partitions.toml.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from datetime import UTC, datetime
 from string import Template

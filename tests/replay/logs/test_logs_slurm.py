@@ -1,7 +1,5 @@
 """Slurm's tables, in blocks, and real files; traps one by one are cases: slurm.toml, slurm-states.toml, releases."""
 
-from __future__ import annotations
-
 import csv
 import re
 from datetime import datetime

@@ -1,7 +1,5 @@
 """Tables of other sites: any names of columns, CSV and Parquet, give the same trace as our own formats."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Log formats of other packages: as the page has them, installed, and reported when they are broken."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

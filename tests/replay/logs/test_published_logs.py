@@ -1,7 +1,5 @@
 """Published logs of schedulers: what others found in them, record by record; and small inputs after public reports."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import json

@@ -3,8 +3,6 @@
 All of it is recorded (tests/data/recorded/README.md), and run anew where a Slurm is installed, which takes minutes.
 """
 
-from __future__ import annotations
-
 import re
 import time
 from pathlib import Path

@@ -3,8 +3,6 @@
 Jobs write down themselves where and when they ran.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime

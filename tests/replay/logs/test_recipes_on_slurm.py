@@ -1,7 +1,5 @@
 """Every line that `ingest --recipe` prints for Slurm is run on a real one, and what it writes is ingested."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """What a real Grid Engine and OAR printed is read correctly; it is recorded: tests/data/recorded/README.md."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

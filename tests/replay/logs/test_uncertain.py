@@ -1,7 +1,5 @@
 """What logs leave open, on machines of which the truth is known: the window, and the share and effect of doubt."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Rows and lists of nodes one by one are cases: tests/data/logs/units.toml.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """The contract of every policy: `check_policy` accepts all of ours, and names what another one violates."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial

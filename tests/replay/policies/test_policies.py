@@ -1,7 +1,5 @@
 """Answers of policies: equal-share by hand and by its rules, the MILP against full enumeration."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Lucid: its rules for partners, its switch, its profiler, and its artifact; by hand: `tests/data/worlds`."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass, field, replace

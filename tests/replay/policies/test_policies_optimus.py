@@ -1,7 +1,5 @@
 """Optimus: units and places by hand; with Tiresias as in Pollux' artifact, to the second."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Pollux: feasible answers of its search, exact counts against enumeration, and jobs that tune themselves."""
 
-from __future__ import annotations
-
 import itertools
 import json
 from pathlib import Path

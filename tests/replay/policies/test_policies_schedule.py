@@ -1,7 +1,5 @@
 """The policy that replays a schedule: against the runs that wrote one, by hand, and where a schedule is wrong."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Schedules by hand are in `tests/data/worlds/sharing.toml`.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

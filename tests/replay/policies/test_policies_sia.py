@@ -1,7 +1,5 @@
 """Sia: its utilities by the letter, its programme against enumeration, and replays by hand."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Sequence

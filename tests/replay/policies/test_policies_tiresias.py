@@ -1,7 +1,5 @@
 """Tiresias: queues, promotion, Gittins index and placement, and its public simulator job by job."""
 
-from __future__ import annotations
-
 import gzip
 import math
 from collections.abc import Callable, Mapping, Sequence

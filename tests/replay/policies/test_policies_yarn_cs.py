@@ -1,7 +1,5 @@
 """YARN's capacity scheduler; `tests/data/worlds` has schedules by hand, `tests/rules` the plain program."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

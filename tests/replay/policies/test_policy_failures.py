@@ -1,7 +1,5 @@
 """Every failure of another package's policy is reported with its name, and the replay so far is kept."""
 
-from __future__ import annotations
-
 import json
 import re
 import sys

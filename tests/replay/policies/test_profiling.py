@@ -1,7 +1,5 @@
 """Jobs that are measured before they are scheduled (`--option curves=profile`): the cost, and the curves known then."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Policies by name: constants set by users, and policies of other packages."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

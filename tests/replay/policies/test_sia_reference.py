@@ -3,8 +3,6 @@
 On a cluster of several kinds of GPUs any first start is a tie: there means are compared.
 """
 
-from __future__ import annotations
-
 import csv
 import gzip
 import shutil

@@ -1,7 +1,5 @@
 """Pages and small runs for the tests of reports."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Charts: their numbers against other ways to count, and the content of a page with scripts."""
 
-from __future__ import annotations
-
 import builtins
 import json
 import re

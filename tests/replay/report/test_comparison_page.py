@@ -1,7 +1,5 @@
 """The page of several runs: its headline, intervals, names, and runs of different inputs."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

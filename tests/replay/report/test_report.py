@@ -1,7 +1,5 @@
 """The page of a run: its numbers, its structure, and that no content of a run can break it."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

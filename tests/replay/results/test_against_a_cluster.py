@@ -1,7 +1,5 @@
 """The comparison with a cluster: on a schedule whose clock is known, and on the recorded runs."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

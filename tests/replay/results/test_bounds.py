@@ -1,7 +1,5 @@
 """No policy exceeds the bound: neither ours, nor random ones, nor the best schedule by enumeration."""
 
-from __future__ import annotations
-
 import itertools
 import zlib
 from dataclasses import dataclass, replace

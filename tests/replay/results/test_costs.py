@@ -1,7 +1,5 @@
 """Cost and worth of a replay: against sums over the recorded allocations, and where the user reads them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

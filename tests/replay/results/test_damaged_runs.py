@@ -1,7 +1,5 @@
 """Damaged run directories: commands end with a result or an error that names the file, never with a traceback."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What host jobs wait, where a user reads it: terminal, notes, summary, returns.parquet, page, tables, refusals."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Metrics by their definitions; summaries by hand are in `tests/data/worlds/figures.toml`."""
 
-from __future__ import annotations
-
 import json
 import math
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """On a real Slurm host jobs wait for preempted pilots as the model of host jobs says (docs/host-jobs.md)."""
 
-from __future__ import annotations
-
 import re
 import time
 from collections.abc import Iterator

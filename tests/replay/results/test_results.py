@@ -1,7 +1,5 @@
 """The run directory: complete or absent, other files untouched, the same bytes for the same run."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

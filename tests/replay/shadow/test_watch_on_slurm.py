@@ -1,7 +1,5 @@
 """A watch beside a real Slurm for a minute: equal to its replay, and to `ingest` of the same looks."""
 
-from __future__ import annotations
-
 import json
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Live bytes are offline bytes: what a watch decides is what a replay of its record decides, however looks come."""
 
-from __future__ import annotations
-
 import os
 import tracemalloc
 from collections import Counter

@@ -1,7 +1,5 @@
 """Small inputs for tests of studies."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

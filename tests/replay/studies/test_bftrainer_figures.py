@@ -1,7 +1,5 @@
 """The sweeps that answer BFTrainer's questions: on a small log, and the paper's headline on the published one."""
 
-from __future__ import annotations
-
 import sys
 from dataclasses import replace
 from pathlib import Path

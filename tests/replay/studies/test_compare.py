@@ -1,7 +1,5 @@
 """`bft-replay compare`: the table, differences against the same by hand, reused runs, failures, and invalid input."""
 
-from __future__ import annotations
-
 import json
 from itertools import pairwise
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Comparisons of runs that exist: the same inputs, names by what differs, and options that do not go with them."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

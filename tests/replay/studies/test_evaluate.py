@@ -1,7 +1,5 @@
 """From a log to the director's page: figures of a machine whose truth is known, what is resumed, what is printed."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """A sweep on a real Slurm, as a job array: the results of this process; its jobs make a trace."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path

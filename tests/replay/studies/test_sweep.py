@@ -1,7 +1,5 @@
 """`bft-replay sweep`: the same results with every executor, kills lose nothing, job arrays, the best point."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import os

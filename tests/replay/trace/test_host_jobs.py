@@ -1,7 +1,5 @@
 """Host jobs beside a trace: found without an option, carried along, and until when they let nodes be expected idle."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Parts of traces, traces put together and perturbed, classes of nodes: idle seconds are those of the whole."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Node traces in memory and in files: what is read is what was written, and errors name file, row and column."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable, Sequence

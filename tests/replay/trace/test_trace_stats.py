@@ -1,7 +1,5 @@
 """Idle fragments and their usable time, compared with a scan of every node through every second."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np
