@@ -66,6 +66,7 @@ def scores(
         What a score of one is worth.
     corners, ends
         Entries that may matter and between which scores lie on lines, ascending; those of class c before ends[c + 1].
+        On a line that falls to what does not matter, no count is as good as the fewer units where it begins.
     score, slope
         Of each corner its score, and what each count up to the next corner adds; -NEVER where none of these may matter.
     """
@@ -82,33 +83,24 @@ def scores(
     for c in range(len(sizes)):
         before = offsets[c]
         for k in knots[begin : ends[c + 1]]:
-            low, high = values[before] >= floor[c], values[k] >= floor[c]
-            between = k > before + 1 and values[k - 1] > -np.inf
-            joined = between and low
-            if between and low != high:
-                # Of the line between two knots a part matters, which may end between them.
-                rise = (values[k] - values[before]) / (k - before)
-                if low:
-                    steps = int((values[before] - floor[c]) / -rise)
-                    end = min(k - 1, before + steps)
-                    worth = values[before] + rise * (end - before)
-                else:
-                    steps = int((values[k] - floor[c]) / rise)
-                    end = max(before + 1, k - steps)
-                    worth = values[k] - rise * (k - end)
-                if before < end < k:
-                    corners[filled] = end
-                    score[filled] = np.int64(np.rint((worth - best[c]) * per)) - CHARGE
-                    if low:
-                        _joined(corners, score, slope, filled)
-                    joined = True
-                    filled += 1
-            if high:
+            if values[k] >= floor[c]:
+                joined = k > before + 1 and values[k - 1] > -np.inf
+                if joined and values[before] < floor[c]:
+                    # Of the line between two knots only the end matters.
+                    rise = (values[k] - values[before]) / (k - before)
+                    first = max(before + 1, k - int((values[k] - floor[c]) / rise))
+                    worth = values[k] - rise * (k - first) - best[c]
+                    joined = first < k
+                    if joined:
+                        corners[filled] = first
+                        score[filled] = np.int64(np.rint(worth * per)) - CHARGE
+                        filled += 1
                 corners[filled] = k
                 score[filled] = np.int64(np.rint((values[k] - best[c]) * per))
                 score[filled] -= CHARGE * (k - offsets[c] != held[c])
                 if joined:
-                    _joined(corners, score, slope, filled)
+                    more = score[filled] - score[filled - 1]
+                    slope[filled - 1] = more // (k - corners[filled - 1])
                 filled += 1
             before = k
         begin = ends[c + 1]
@@ -146,13 +138,6 @@ def _stakes(
     at_stake = max(at_stake, largest)
     exponent = int(np.ceil(np.log2(at_stake))) if at_stake > 0 else 0
     return 2.0 ** max(exponent - SCORE_BITS, -1000)
-
-
-@compiled
-def _joined(corners: IntArray, score: IntArray, slope: IntArray, i: int) -> None:
-    """Scores rise evenly from the corner before corner i to it."""
-    rise, units = score[i] - score[i - 1], corners[i] - corners[i - 1]
-    slope[i - 1] = rise // units
 
 
 @compiled
