@@ -334,15 +334,21 @@ def _within(
     # Canonical allocations give units to first members: how many of these may have more than what is without loss, and
     # from which on they may have less.
     more, fewer = np.empty(len(sizes), np.int64), np.empty(len(sizes), np.int64)
+    settled = np.empty(len(sizes), np.bool_)
     for c in range(len(sizes)):
         more[c] = bound // free[c, 2]
         fewer[c] = sizes[c] - bound // free[c, 3]
+        settled[c] = free[c, 0] == free[c, 1] and not more[c] and fewer[c] == sizes[c]
     # The fewest units of each job; the jobs that have several choices, and the least and most units of these.
     fewest, undecided = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
     span, several = np.empty((jobs, 2), np.int64), 0
     left, steps, low_sum, high_sum = capacity, 0, 0, 0
     for j in range(jobs):
         c = of[j]
+        if settled[c]:
+            fewest[j] = free[c, 0]
+            left -= free[c, 0]
+            continue
         base, member = offsets[c], rank[c]
         rank[c] += 1
         low = 0 if member >= fewer[c] else free[c, 0]
