@@ -6,11 +6,10 @@ from dataclasses import dataclass
 import networkx as nx
 import numpy as np
 
+from bft.milp import Limits, LinearModel, Pair, Problem
 from bft.milp.backends import scipy_milp
-from bft.milp.formulations.linear import Limits, LinearModel
 from bft.milp.formulations.transfers import Holders, held_now
 from bft.milp.jobs import FloatArray, IntArray
-from bft.milp.problem import Pair, Problem
 from bft.milp.tables import tables_of
 
 

@@ -14,15 +14,23 @@ from hypothesis import given
 from published import decisions, posed, some_of
 from strategies import magnitude, problems, worth_of
 
-from bft.milp import Job, Problem, SolverProcess
-from bft.milp.backends.backend_api import Backend, Feature, Listed
+from bft.milp import (
+    Backend,
+    Feature,
+    Job,
+    Limits,
+    LinearModel,
+    Problem,
+    SolverProcess,
+    backend_names,
+)
+from bft.milp.backends.backend_api import Listed
 from bft.milp.backends.process import SolverFailure
-from bft.milp.backends.registry import EXACT, able, backend_names, describe, listed
+from bft.milp.backends.registry import EXACT, able, describe, listed
 from bft.milp.backends.registry import SOLVERS as OURS
 from bft.milp.backends.worker import dispatch, resident_bytes
 from bft.milp.exact.dp import solve_exact
 from bft.milp.formulations import modes, node
-from bft.milp.formulations.linear import Limits, LinearModel
 from bft.replay.policies.solver import BACKENDS
 
 CHUNKS = 8

@@ -16,10 +16,9 @@ from strategies import (
     worth_of,
 )
 
-from bft.milp import Job, Problem, SolverProcess, solve
+from bft.milp import Job, Limits, Problem, SolverProcess, solve
 from bft.milp.exact.dp import optimum, solve_exact
 from bft.milp.formulations import modes
-from bft.milp.formulations.linear import Limits
 from bft.milp.tables import tables_of
 
 

@@ -18,18 +18,21 @@ from strategies import allowed, curves, interpolated, problems, sizes
 
 from bft.milp import (
     Job,
+    Limits,
+    LinearAnswer,
+    LinearModel,
     Problem,
     ProblemError,
     SolverProcess,
     answer,
+    keep,
     parse,
     solve,
 )
 from bft.milp.backends.process import SolverFailure
 from bft.milp.backends.registry import describe
 from bft.milp.exact.kinds import kinds_optimum
-from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
-from bft.milp.tables import complaint, keep, tables_of
+from bft.milp.tables import complaint, tables_of
 from bft.replay.cli.main import run
 
 BACKENDS = [name for name in ("cbc", "highs", "gurobi") if describe(name).available]

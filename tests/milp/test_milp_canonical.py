@@ -17,6 +17,9 @@ from strategies import magnitude, problems, sizes, solve_apart, worth, worth_of
 
 from bft.milp import (
     Job,
+    Limits,
+    LinearAnswer,
+    LinearModel,
     Pair,
     Problem,
     ProblemError,
@@ -31,7 +34,6 @@ from bft.milp.backends.registry import describe
 from bft.milp.exact.dp import Optimum, optimum, share_units, solve_exact
 from bft.milp.formulations.column_generation import relax
 from bft.milp.formulations.items import Items
-from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 from bft.milp.formulations.modes import build
 from bft.milp.formulations.sharing import keep_answer, solve_sharing
 from bft.milp.solve import contradiction

@@ -13,20 +13,19 @@ from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 from strategies import best_value, magnitude, problems, value_tables, worth, worth_of
 
-from bft.milp import Job, Problem, SolverProcess, keep, solve
-from bft.milp.exact.dp import optimum
-from bft.milp.formulations import modes
-from bft.milp.formulations.linear import (
+from bft.milp import (
+    Job,
     Limits,
     LinearAnswer,
     LinearModel,
+    Problem,
+    SolverProcess,
+    keep,
+    solve,
 )
-from bft.milp.formulations.modes import (
-    build,
-    concave_runs,
-    mode_runs,
-    prune,
-)
+from bft.milp.exact.dp import optimum
+from bft.milp.formulations import modes
+from bft.milp.formulations.modes import build, concave_runs, mode_runs, prune
 from bft.milp.jobs import FloatArray
 from bft.milp.tables import tables_of
 

@@ -20,6 +20,9 @@ from processes import AMPLE_S
 
 from bft.milp import (
     Job,
+    Limits,
+    LinearAnswer,
+    LinearModel,
     Problem,
     Solution,
     SolverProcess,
@@ -27,7 +30,6 @@ from bft.milp import (
 )
 from bft.milp.backends import process as process_module
 from bft.milp.backends.process import SolverFailure
-from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
 from bft.milp.tables import tables_of
 
 pytestmark = pytest.mark.skipif(

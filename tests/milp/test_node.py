@@ -10,11 +10,9 @@ from hypothesis import given
 from published import decisions, posed, some_of
 from strategies import magnitude, problems, worth_of
 
-from bft.milp import Job, Problem, ProblemError
+from bft.milp import Job, Limits, Pair, Problem, ProblemError
 from bft.milp.exact.dp import solve_exact
 from bft.milp.formulations import node
-from bft.milp.formulations.linear import Limits
-from bft.milp.problem import Pair
 
 CHUNKS = 8
 # Of many recorded decisions

@@ -11,11 +11,10 @@ import pytest
 from sharing_oracles import best_by_flow
 from strategies import apart
 
-from bft.milp import Job, Pair, Problem, ProblemError, solve
+from bft.milp import Job, Limits, LinearModel, Pair, Problem, ProblemError, solve
 from bft.milp.backends.process import shared_process
 from bft.milp.formulations.column_generation import relax, rounded
 from bft.milp.formulations.items import Items
-from bft.milp.formulations.linear import Limits, LinearModel
 from bft.milp.formulations.sharing import carry_out
 from bft.milp.formulations.transfers import (
     complaint_about,

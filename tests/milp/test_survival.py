@@ -9,15 +9,18 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from bft.milp.backends.process import SolverProcess
-from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
+from bft.milp import Limits, LinearAnswer, LinearModel, SolverProcess
 from bft.models import Curve, Job, JobTable
-from bft.replay.engine.ledger import Outcome
-from bft.replay.engine.loop import Replay
-from bft.replay.engine.rules import Rules
-from bft.replay.policies import MilpPolicy
-from bft.replay.policies.solver import SolverOptions
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, from_changes
+from bft.replay import (
+    MilpPolicy,
+    NodeTrace,
+    Outcome,
+    Replay,
+    Rules,
+    SolverOptions,
+    from_changes,
+)
+from bft.replay.trace.node_trace import SECOND_NS
 
 # No solve here takes so long, however busy the machine is; and how long we wait for a worker that has been stopped.
 LIMIT_S, PATIENCE_S = 600.0, 0.3

@@ -13,14 +13,20 @@ from processes import SCRIPT, result_of, signalled
 from test_engine_sharing import interference, world
 
 from bft.models import InputError
+from bft.replay import (
+    EqualShare,
+    MilpPolicy,
+    MilpSharingPolicy,
+    Outcome,
+    Policy,
+    Replay,
+    Rules,
+    SolverOptions,
+)
 from bft.replay.checkpoint import Checkpoint
 from bft.replay.cli.main import run
 from bft.replay.engine import ledger, tables
-from bft.replay.engine.ledger import BOOKS, Outcome
-from bft.replay.engine.loop import Replay
-from bft.replay.engine.rules import Rules
-from bft.replay.policies import EqualShare, MilpPolicy, MilpSharingPolicy, Policy
-from bft.replay.policies.solver import SolverOptions
+from bft.replay.engine.ledger import BOOKS
 
 FILES = ("summary.json", "steps.parquet", "jobs.parquet", "allocations.parquet")
 SPAN = ["-Tfwd", "120", "--backend", "exact", "--no-u"]

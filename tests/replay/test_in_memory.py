@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from worlds import pairs, variants
 
 import bft
-from bft.models import Curve, Job, JobTable, jobs_to_frame
-from bft.models.tables import write_parquet
+from bft.models import Curve, Job, JobTable, jobs_to_frame, write_parquet
 from bft.models.workloads.rigid_jobs import rigid_job
 from bft.replay import NodeTrace, always_idle, from_changes, write_trace
 from bft.replay.inputs.shaping import capped, spread

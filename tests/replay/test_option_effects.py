@@ -12,9 +12,8 @@ import pytest
 from stated import option_at
 from toy_application import write_application
 
-from bft.replay import Options
+from bft.replay import Options, read_trace, write_trace
 from bft.replay.cli.main import run
-from bft.replay.trace.trace_files import read_trace, write_trace
 
 START = pd.Timestamp("2021-02-10")
 FLAGS = ("--cluster", "--option applications", "--policy")

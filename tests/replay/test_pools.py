@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from worlds import SECOND, START, rigid
 
-from bft.models import InputError, Job, JobTable, jobs_to_frame
-from bft.models.tables import write_parquet
+from bft.models import InputError, Job, JobTable, jobs_to_frame, write_parquet
 from bft.replay import EqualShare, Outcome, Replay, Rules, always_idle
 from bft.replay.pools import cluster_pools, merge
 

@@ -21,11 +21,19 @@ from rules.world import SECOND
 import bft
 from bft import milp
 from bft.models import Curve, Job, JobTable, Standing, deadline_weight
-from bft.replay import Decision, MilpPolicy, Policy, State, Traits, always_idle
+from bft.replay import (
+    Decision,
+    MilpPolicy,
+    MilpSharingPolicy,
+    NodeTrace,
+    Policy,
+    State,
+    Traits,
+    always_idle,
+)
 from bft.replay.cli.main import run
-from bft.replay.policies import MilpSharingPolicy
-from bft.replay.policies.registry import policy_type
-from bft.replay.trace.node_trace import NodeTrace, from_fragments
+from bft.replay.policies import policy_type
+from bft.replay.trace.node_trace import from_fragments
 
 pytestmark = pytest.mark.filterwarnings("error")
 Tables = dict[str, pd.DataFrame]

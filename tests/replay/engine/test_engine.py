@@ -35,12 +35,19 @@ from worlds import (
 )
 
 from bft.models import Job, JobTable
+from bft.replay import (
+    EqualShare,
+    MilpPolicy,
+    NodeTrace,
+    Policy,
+    Replay,
+    Rules,
+    SolverOptions,
+    State,
+    from_changes,
+)
 from bft.replay.engine.ledger import BOOKS
-from bft.replay.engine.loop import Replay
-from bft.replay.engine.rules import Rules
-from bft.replay.policies import EqualShare, MilpPolicy, Policy, PolicyError, State
-from bft.replay.policies.solver import SolverOptions
-from bft.replay.trace.node_trace import NodeTrace, from_changes
+from bft.replay.policies import PolicyError
 
 RATES = [0.1, 0.3, 1 / 3, 0.7, 1.1, 3.3]
 

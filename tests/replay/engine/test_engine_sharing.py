@@ -11,16 +11,20 @@ import pytest
 from bft.milp import Transfer
 from bft.models import Curve, InputError, Job, JobTable, xi_from_frame
 from bft.models.sharing.xi_table import Measurement
-from bft.replay.engine.ledger import Outcome
-from bft.replay.engine.loop import Replay
-from bft.replay.engine.rules import Interference, Rules
-from bft.replay.policies import (
+from bft.replay import (
     Decision,
+    Interference,
     MilpSharingPolicy,
-    PolicyError,
+    NodeTrace,
+    Outcome,
+    Replay,
+    Rules,
     State,
+    always_idle,
+    from_changes,
 )
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, always_idle, from_changes
+from bft.replay.policies import PolicyError
+from bft.replay.trace.node_trace import SECOND_NS
 
 MODELS = ("a", "b", "c")
 Moves = tuple[Transfer, ...]

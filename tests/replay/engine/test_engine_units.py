@@ -12,22 +12,24 @@ from numpy.typing import NDArray
 from refusals import refused
 
 from bft.models import Curve, Job, JobTable
-from bft.replay.engine.ledger import Outcome
-from bft.replay.engine.loop import Replay
-from bft.replay.engine.rules import Rules
+from bft.replay import (
+    NodeTrace,
+    Outcome,
+    Replay,
+    Rules,
+    always_idle,
+    fragments,
+    read_trace,
+    trace_statistics,
+    write_trace,
+)
+from bft.replay.policies import policy_type
 from bft.replay.policies.checking import make_world
 from bft.replay.policies.fifo import Fifo
-from bft.replay.policies.registry import policy_type
-from bft.replay.trace.node_trace import (
-    SECOND_NS,
-    NodeTrace,
-    always_idle,
-    from_fragments,
-)
+from bft.replay.trace.node_trace import SECOND_NS, from_fragments
 from bft.replay.trace.parts import anonymised, cut, merged, with_nodes
 from bft.replay.trace.perturbing import Perturbation, perturbed
-from bft.replay.trace.trace_files import read_trace, select_nodes, write_trace
-from bft.replay.trace.trace_statistics import fragments, trace_statistics
+from bft.replay.trace.trace_files import select_nodes
 
 SIZES = (4, 2, 3)
 PER = max(SIZES)

@@ -14,13 +14,9 @@ from worlds import SECOND as S
 from worlds import START, instant, make, replay, traced
 
 from bft.models import JobTable
-from bft.replay import EqualShare
-from bft.replay.engine.ledger import Outcome
-from bft.replay.engine.loop import Replay
-from bft.replay.engine.rules import Rules
+from bft.replay import EqualShare, NodeTrace, Outcome, Replay, Rules
 from bft.replay.results.host import host_metrics, starts_by_instant, starts_by_job
 from bft.replay.trace.host_jobs import from_rows
-from bft.replay.trace.node_trace import NodeTrace
 
 NAMED = {"return_time_s": 6.0, "free_first": False}
 FREE_FIRST = Rules(return_time_s=6.0)

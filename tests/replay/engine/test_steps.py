@@ -4,9 +4,7 @@ import pytest
 from worlds import SECOND, START, Scripted, make, replay, world
 
 from bft.models import JobTable
-from bft.replay import EqualShare, NodeTrace, Replay, State
-from bft.replay.engine.policy_api import JobView
-from bft.replay.policies import Decision
+from bft.replay import Decision, EqualShare, JobView, NodeTrace, Replay, State
 
 JOBS = [make("a", pmax=300), make("b", pmax=100, at=20), make("c", pmax=1e6, at=30)]
 

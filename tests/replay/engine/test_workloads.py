@@ -17,10 +17,17 @@ from test_engine_sharing import world
 
 from bft.models import Curve, Event, Job, JobTable, Orders, Workload
 from bft.models.searches.searches import Evolution, SuccessiveHalving
-from bft.replay import EqualShare, Outcome, Policy, Replay, Rules, always_idle
+from bft.replay import (
+    EqualShare,
+    Outcome,
+    Policy,
+    Replay,
+    Rules,
+    always_idle,
+    summarise,
+)
 from bft.replay.engine.workload_driver import WorkloadError
 from bft.replay.policies.fifo import Fifo
-from bft.replay.results.metrics import summarise
 
 SECOND = 10**9
 HOUR = 3600 * SECOND

@@ -35,15 +35,24 @@ import pytest
 from saving import resume, saved
 
 from bft.models import Curve, Job, JobTable, UnitMemory, xi_from_frame
-from bft.replay import Outcome, Replay, Rules, always_idle, from_changes
-from bft.replay.engine.rules import Interference
-from bft.replay.policies import Decision, Policy, State, Traits
-from bft.replay.policies.registry import policy_type
-from bft.replay.policies.solver import SolverOptions
+from bft.replay import (
+    Decision,
+    Interference,
+    NodeTrace,
+    Outcome,
+    Policy,
+    Replay,
+    Rules,
+    SolverOptions,
+    State,
+    Traits,
+    always_idle,
+    from_changes,
+    summarise,
+)
+from bft.replay.policies import policy_type
 from bft.replay.results.dedicated import dedicated_traces
 from bft.replay.results.host import host_metrics
-from bft.replay.results.metrics import summarise
-from bft.replay.trace.node_trace import NodeTrace
 
 SECOND = 1_000_000_000
 START = 1_613_001_600 * SECOND  # a whole hour

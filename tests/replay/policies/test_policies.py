@@ -7,9 +7,17 @@ import numpy as np
 import pytest
 
 from bft.models import Curve, Job, JobTable, Objective
-from bft.replay import Replay, always_idle, from_changes
-from bft.replay.policies import Decision, EqualShare, JobView, MilpPolicy, State
-from bft.replay.policies.solver import SolverOptions
+from bft.replay import (
+    Decision,
+    EqualShare,
+    JobView,
+    MilpPolicy,
+    Replay,
+    SolverOptions,
+    State,
+    always_idle,
+    from_changes,
+)
 
 
 def view(

@@ -18,12 +18,25 @@ from worlds import SECOND as S
 from worlds import known, pairs, replay, rigid
 
 import bft
-from bft.models import InputError, Job, JobTable
-from bft.models.learned.duration import Forecaster
-from bft.models.learned.packing import PackingAnalyser
-from bft.models.learned.saved_models import write_model
-from bft.replay import NodeTrace, Outcome, Replay, Rules, Traits, always_idle
-from bft.replay.engine.policy_api import Decision, JobView, State
+from bft.models import (
+    Forecaster,
+    InputError,
+    Job,
+    JobTable,
+    PackingAnalyser,
+    write_model,
+)
+from bft.replay import (
+    Decision,
+    JobView,
+    NodeTrace,
+    Outcome,
+    Replay,
+    Rules,
+    State,
+    Traits,
+    always_idle,
+)
 from bft.replay.policies.lucid.orchestrator import Lucid
 from bft.replay.policies.lucid.profiler import LucidProfiler, Profiled, profile_first
 from bft.replay.policies.lucid.submissions import (

@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from toy_application import workload, write_application
 
-from bft.models import Curve, Job, JobTable
-from bft.models.workloads.jobs_pollux import read_pollux_jobs
-from bft.replay import Replay, Rules, always_idle
-from bft.replay.policies import JobView, State
+from bft.models import Curve, Job, JobTable, read_pollux_jobs
+from bft.replay import JobView, Replay, Rules, State, always_idle
 from bft.replay.policies.optimus import (
     EPOCH,
     LOSS,

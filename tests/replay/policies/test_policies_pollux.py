@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from toy_application import workload, write_application
 
 from bft.models import Curve, Job, JobTable
-from bft.replay import Replay, Rules, always_idle
-from bft.replay.engine.policy_api import JobView, State
+from bft.replay import JobView, Replay, Rules, State, always_idle
 from bft.replay.engine.units import Holdings
 from bft.replay.policies._pollux_kernels import ranked
 from bft.replay.policies.pollux import Moment, Pollux, mean_term, restart_factor, search

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from toy_application import workload, write_application
 
 from bft.models import Curve, Job, JobTable
-from bft.replay import Replay, Rules, always_idle
-from bft.replay.engine.policy_api import JobView, State
+from bft.replay import JobView, Replay, Rules, State, always_idle
 from bft.replay.engine.units import Holdings
 from bft.replay.policies.sia import Sia
 from bft.replay.trace.node_trace import SECOND_NS

@@ -9,13 +9,12 @@ import pandas as pd
 import pytest
 from packages import plant
 
-from bft.replay import EqualShare, Replay, Rules
+from bft.replay import Decision, EqualShare, Options, Replay, Rules, State
 from bft.replay.cli.main import run
 from bft.replay.engine import policy_api
 from bft.replay.inputs.load import load
 from bft.replay.inputs.notes import Watcher
-from bft.replay.options.options import Options
-from bft.replay.policies import Decision, PolicyError, State, registry
+from bft.replay.policies import PolicyError, registry
 
 HEAD = """
 import os, sys, time

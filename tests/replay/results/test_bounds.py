@@ -21,21 +21,26 @@ from test_engine_sharing import interference, world
 
 from bft.models import Curve, Job, JobTable, read_published_jobs
 from bft.models.searches.searches import SuccessiveHalving
-from bft.replay.engine.ledger import Outcome
-from bft.replay.engine.loop import Replay
-from bft.replay.engine.rules import Interference, Rules
-from bft.replay.policies import (
+from bft.replay import (
     Decision,
     EqualShare,
+    Interference,
     MilpPolicy,
     MilpSharingPolicy,
+    NodeTrace,
+    Outcome,
     Policy,
+    Replay,
+    Rules,
+    SolverOptions,
     State,
     Traits,
+    always_idle,
+    read_trace,
+    summarise,
 )
 from bft.replay.policies.checking import World, make_world
 from bft.replay.policies.registry import BUILT_IN, policy_type
-from bft.replay.policies.solver import SolverOptions
 from bft.replay.results.bounds import (
     Bounds,
     beside_bounds,
@@ -45,9 +50,6 @@ from bft.replay.results.bounds import (
     work_of,
 )
 from bft.replay.results.census import census_figures, census_of
-from bft.replay.results.metrics import summarise
-from bft.replay.trace.node_trace import NodeTrace, always_idle
-from bft.replay.trace.trace_files import read_trace
 
 # What the engine rounds: a job is done that lacks 1e-12 of its work.
 ROUNDING = 1e-9

@@ -13,9 +13,8 @@ from rules.drawn import tables, traces
 from worlds import cluster, make, replay
 
 from bft.models import JobTable
-from bft.replay.policies import EqualShare
+from bft.replay import EqualShare, NodeTrace
 from bft.replay.results.headlines import costs
-from bft.replay.trace.node_trace import NodeTrace
 
 HOUR_NS = 3600 * 10**9
 

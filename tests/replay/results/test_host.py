@@ -13,13 +13,20 @@ from counting import counted
 
 from bft.datasets import generate_node_trace
 from bft.models import Curve, Job, JobTable
-from bft.replay import EqualShare, Options, execute
-from bft.replay.engine.loop import Replay
-from bft.replay.engine.rules import Rules
+from bft.replay import (
+    EqualShare,
+    NodeTrace,
+    Options,
+    Replay,
+    Rules,
+    execute,
+    read_trace,
+    write_trace,
+)
 from bft.replay.results.host import host_metrics
 from bft.replay.trace.host_jobs import HostJobs, from_rows
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
-from bft.replay.trace.trace_files import read_trace, trace_from_frame, write_trace
+from bft.replay.trace.node_trace import SECOND_NS
+from bft.replay.trace.trace_files import trace_from_frame
 
 FIRST = pd.Timestamp("2021-02-10")
 # Seconds at which each of four nodes turns idle and is taken again.

@@ -16,15 +16,24 @@ from worlds import cluster, instant, make, replay, rigid, spans, traced
 from bft.milp import Solution
 from bft.milp.problem import Status
 from bft.models import JobTable
-from bft.replay import NodeTrace, Outcome, Replay, Rules
-from bft.replay.policies import Decision, EqualShare, MilpPolicy, State
+from bft.replay import (
+    Decision,
+    EqualShare,
+    MilpPolicy,
+    NodeTrace,
+    Outcome,
+    Replay,
+    Rules,
+    SolverOptions,
+    State,
+    summarise,
+)
 from bft.replay.policies.checking import make_world
 from bft.replay.policies.fifo import Fifo
-from bft.replay.policies.solver import SolverOptions
 from bft.replay.results.bounds import beside_bounds, bounds_of
 from bft.replay.results.dedicated import dedicated_traces
 from bft.replay.results.headlines import headlines
-from bft.replay.results.metrics import ideal_rate, jain_fairness, spread, summarise
+from bft.replay.results.metrics import ideal_rate, jain_fairness, spread
 from bft.replay.results.run_directory import plain
 
 

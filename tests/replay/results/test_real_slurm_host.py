@@ -11,11 +11,9 @@ import pytest
 from real_slurm import PATIENCE_S, Slurm, slurm_cluster
 
 from bft.models import Curve, Job, JobTable
-from bft.replay import EqualShare
-from bft.replay.engine.loop import Replay
-from bft.replay.engine.rules import Rules
+from bft.replay import EqualShare, NodeTrace, Replay, Rules
 from bft.replay.results.host import host_metrics
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, from_fragments
+from bft.replay.trace.node_trace import SECOND_NS, from_fragments
 
 pytestmark = pytest.mark.slow
 

@@ -12,11 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from bft.models import Curve, InputError, Job, JobTable
+from bft.replay import EqualShare, Options, Replay, always_idle, execute
 from bft.replay.engine.ledger import BOOKS, STEPS
-from bft.replay.engine.loop import Replay
 from bft.replay.inputs.files import digest
-from bft.replay.options.options import Options
-from bft.replay.policies import EqualShare
 from bft.replay.results import run_directory as results
 from bft.replay.results.outcome_tables import finish_frame, write_outcome
 from bft.replay.results.run_directory import (
@@ -25,8 +23,6 @@ from bft.replay.results.run_directory import (
     run_directory,
     write_json,
 )
-from bft.replay.run import execute
-from bft.replay.trace.node_trace import always_idle
 
 BUNDLED = Options(tfwd_s=120.0, backend="exact")
 
