@@ -58,6 +58,7 @@ def write_inputs() -> None:
     trace.to_parquet("trace.parquet")
     trace.to_pickle("trace.pkl")
     trace.iloc[:, :5].to_parquet("fewer.parquet")
+    trace.iloc[:16].to_parquet("brief.parquet")
     trace.iloc[::-1].to_parquet("shuffled.parquet")
     Path("kinds.csv").write_text(
         "node,kind\n" + "".join(f"n{k},{'ab'[k % 2]}\n" for k in range(8))

@@ -2,8 +2,8 @@
 
 import itertools
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -65,15 +65,12 @@ class Keeps:
         return Decision(tuple(counts))
 
 
-def table(jobs: Sequence[Due], submits: Sequence[int]) -> JobTable:
-    made = []
-    for k, (each, submit) in enumerate(zip(jobs, submits, strict=True)):
-        curve, at = Curve(np.arange(len(each.rates)), each.rates), submit * SECOND
-        least, most = each.sizes[0], each.sizes[-1]
-        job = Job(f"j{k}", at, least, most, each.left, 0.0, 0.0, curve, curve)
-        due_ns = at + each.deadline_ns
-        made.append(replace(job, sizes=each.sizes, deadline_ns=due_ns))
-    return JobTable(tuple(made))
+def job_of(number: int, due: Due, submit_s: int) -> Job:
+    curve, at = Curve(np.arange(len(due.rates)), due.rates), submit_s * SECOND
+    costs = {"tcup_s": 0.0, "tcdw_s": 0.0, "deadline_ns": at + due.deadline_ns}
+    curves = {"scalability": curve, "objective": curve, "sizes": due.sizes}
+    size = due.sizes[0], due.sizes[-1]
+    return Job(f"j{number}", at, *size, due.left, **costs, **curves)
 
 
 @examples(60)
@@ -84,21 +81,15 @@ def table(jobs: Sequence[Due], submits: Sequence[int]) -> JobTable:
 def test_a_policy_that_keeps_to_the_shares_meets_the_deadline_of_everybody_admitted(
     given_jobs: list[tuple[Due, int]], units: int
 ) -> None:
-    jobs = table(*zip(*given_jobs, strict=True))
+    jobs = tuple(job_of(k, *each) for k, each in enumerate(given_jobs))
     rules = Rules(0, admission="deadline")
-    outcome = Replay(always_idle(units, 0, 1000 * SECOND), jobs, Keeps(), rules).run()
-    for record in outcome.records:
-        assert (
-            (record.finish_ns is None)
-            == (record.refused_ns is not None)
-            == record.left_out
-        )
-        if record.finish_ns is not None:
-            assert (
-                record.finish_ns <= (record.job.deadline_ns or 0) + 10
-            )  # each rescale rounds to a nanosecond
-        else:
-            assert record.refused_ns == record.job.tsub_ns
+    trace = always_idle(units, 0, 1000 * SECOND)
+    for record in Replay(trace, JobTable(jobs), Keeps(), rules).run().records:
+        assert record.left_out == (record.refused_ns is not None)
+        if record.left_out:
+            assert (record.finish_ns, record.refused_ns) == (None, record.job.tsub_ns)
+        else:  # each rescale rounds to a nanosecond
+            assert record.finish_ns <= record.job.deadline_ns + 10
 
 
 @pytest.fixture
@@ -132,9 +123,7 @@ def test_refused_jobs_are_counted_and_said(refusing: Any, told: Any) -> None:
     expected |= {"in_system": 3, "finished": 3, "cancelled": 0}
     assert expected.items() <= metrics["census"].items()
     assert metrics["census"]["counted"]["jobs_submitted"] == "submitted"
-    without = (
-        "--option admission-units has no effect without --option admission=deadline"
-    )
+    without = "admission-units has no effect without --option admission=deadline"
     told("--cluster 2x1 --jobs j.csv --option admission-units=3", without, code=2)
 
 

@@ -23,7 +23,6 @@ from bft.replay import (
     NodeTrace,
     Outcome,
     Replay,
-    Rules,
     SolverOptions,
     State,
     summarise,
@@ -121,24 +120,18 @@ def test_spreads_and_fairness_of_nothing_have_no_value() -> None:
 def test_jobs_that_are_left_out_neither_open_the_window_nor_keep_u_from_the_last_finish() -> (
     None
 ):
-    jobs = JobTable(
-        (
-            make("too-large"),
-            make("a", [0, 10], at=10, pmax=300),
-            make("b", at=90, pmax=1),
-        )
-    )
+    jobs = (make("too-large"), make("a", [0, 10], at=10, pmax=300), make("b", at=90))
 
     def once(nodes: NodeTrace) -> Outcome:
-        return Replay(nodes, jobs, EqualShare(), Rules(), without={0}).run()
+        return Replay(nodes, JobTable(jobs), EqualShare(), without={0}).run()
 
     outcome = once(traced("0 +a, 20 -a, 30 +a, 80"))
     assert (outcome.start_ns, outcome.end_ns) == (instant(10), instant(80))
     found = summarise(outcome, [once(nodes) for nodes in dedicated_traces(outcome)])
     assert found["U_at"] == "2021-02-11T00:00:40Z"
     assert found["U"] == pytest.approx(200 / (300 * 60 / 70))
-    census = found["census"]
-    assert [census[of] for of in ("jobs", "submitted", "left_out")] == [3, 2, 1]
+    expected = {"jobs": 3, "submitted": 2, "left_out": 1}
+    assert expected.items() <= found["census"].items()
 
 
 def test_without_a_second_replay_u_is_unknown_and_so_is_work_after_the_end() -> None:
@@ -216,7 +209,7 @@ def test_a_summary_states_the_gaps_of_decisions_that_are_not_proven(
     assert ("at most - below the optimum" in said) == (expected[2] is None)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_summary_depends_neither_on_the_order_of_jobs_nor_on_the_names_of_nodes(
     seed: int,
 ) -> None:
@@ -230,7 +223,7 @@ def test_a_summary_depends_neither_on_the_order_of_jobs_nor_on_the_names_of_node
         for k, job in enumerate(made.jobs)
     ]
     names = tuple(f"node {len(kinds) - k}" for k in range(len(kinds)))
-    order = np.random.default_rng(seed).permutation(len(jobs)).tolist()
+    order = np.random.default_rng(seed).permutation(len(jobs))
     shuffled = [jobs[position] for position in order]
     found = []
     for nodes, rows in ((trace, jobs), (replace(trace, nodes=names), shuffled)):
