@@ -56,8 +56,7 @@ def replay_of(kind: str) -> Replay:
     between = interference(rng)
     cost_model = "stall" if kind == "stall" else "bftrainer"
     if kind == "equal-share":
-        rules = Rules(5, min_interval_s=20.0)
-        return Replay(trace, jobs, EqualShare(), rules, between)
+        return Replay(trace, jobs, EqualShare(), Rules(5, min_interval_s=20.0), between)
     policy = MilpSharingPolicy(120.0, interference=between)
     if kind != "sharing":
         policy = MilpPolicy(120.0, SolverOptions("exact", verify=True), cost_model)

@@ -50,8 +50,7 @@ def here(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write_inputs() -> None:
-    rng = np.random.default_rng(4)
-    idle = (rng.random((60, 8)) < 0.7).astype(np.int8)
+    idle = (np.random.default_rng(4).random((60, 8)) < 0.7).astype(np.int8)
     idle[0] = 1
     times = pd.date_range(START, periods=60, freq="60s")
     trace = pd.DataFrame(idle, index=times, columns=[f"n{k}" for k in range(8)])

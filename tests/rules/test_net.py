@@ -421,28 +421,6 @@ def test_a_decision_is_the_optimum_of_its_problem_alone(case: Case) -> None:
         )
 
 
-@examples(24)
-@given(MILP)
-def test_one_idle_unit_more_never_lowers_the_objective(case: Case) -> None:
-    for problem, _ in decisions(case):
-        value = bft.solve(problem, backend="exact").objective
-        for more in one_unit_more(problem):
-            assert bft.solve(more, backend="exact").objective >= value - 1e-9 * abs(
-                value
-            )
-
-
-def one_unit_more(problem: milp.Problem) -> Iterator[milp.Problem]:
-    """The problem with one idle unit more, of each kind."""
-    kinds = problem.kinds
-    if kinds is None:
-        yield replace(problem, units=problem.units + 1)
-        return
-    for kind in kinds.units:
-        more = replace(kinds, units={**kinds.units, kind: kinds.units[kind] + 1})
-        yield replace(problem, units=problem.units + 1, kinds=more)
-
-
 def afresh(made: type[Policy]) -> type[Policy]:
     """A policy of which another object makes each decision, from the state of the one before alone."""
 

@@ -64,8 +64,7 @@ def test_a_finish_due_at_an_instant_is_not_late_by_rounding(
 def test_work_between_a_finish_and_the_nanosecond_to_which_it_is_rounded_is_not_counted() -> (
     None
 ):
-    trace = world([(0, "a", 1)], 9)
-    (record,) = replay(trace, [make(rates=[0, 3e6], pmax=7)]).records
+    (record,) = replay(world([(0, "a", 1)], 9), [make(rates=[0, 3e6], pmax=7)]).records
     assert record.finish_ns == START + 2_334
     assert record.gained == pytest.approx(7, rel=1e-12)
 

@@ -89,6 +89,5 @@ def test_a_leave_between_two_decisions_shows_both_sizes_with_their_rates_and_a_k
     replay(traced("0 +abcd, 100 -d, 140 -c, 500"), [job], policy)
     first = RunInterval(4, START, instant(100), START, 40.0, False, "leave")
     second = RunInterval(3, instant(100), instant(140), START, 30.0, False, "leave")
-    told = [state.intervals(0) for state in policy.seen]
-    assert told == [(), (first,), (second,)]
+    assert [state.intervals(0) for state in policy.seen] == [(), (first,), (second,)]
     assert policy.seen[2].ended == {"a": [second]}

@@ -55,8 +55,7 @@ def test_an_application_goes_as_it_was_measured_on_each_kind(tmp_path: Path) -> 
     plan = {at: {"counts": [n], "kinds": [kind]} for at, (n, kind) in script.items()}
     policy = Scripted(planned(plan), Traits(kinds=True))
     nodes = trace(1, 1, 3600, 4)
-    shifted = jobs.at(START for _ in jobs)
-    (record,) = Replay(nodes, shifted, policy).run().records
+    (record,) = Replay(nodes, jobs.at(START for _ in jobs), policy).run().records
     # 500 steps in 180 s on the slow units, 2,500 in 225 s on the fast ones.
     assert second(record.finish_ns) == pytest.approx(405, abs=1e-8)
     assert record.gained == pytest.approx(3000 * 64)

@@ -85,34 +85,6 @@ def test_delays_equal_those_from_trace_and_allocations_alone(
         assert recorded == pytest.approx(second_computation(outcome, 6.0))
 
 
-@examples(60)
-@given(traces(), tables())
-def test_exchanges_keep_the_log(trace: NodeTrace, jobs: JobTable) -> None:
-    """Nodes stay a permutation; idle counts are those of the log; nothing is held on a node whose place is busy."""
-    for reserve in (0, 1, 2):
-        replay = Replay(trace, jobs, Whimsical(5), replace(FREE_FIRST, reserve=reserve))
-        idle_places: set[int] = set()
-        event = 0
-        while replay.peek() is not None:
-            replay.step()
-            while event < len(trace.times) and trace.times[event] <= replay.now:
-                idle_places -= set(trace.leaves(event).tolist())
-                idle_places |= set(trace.joins(event).tolist())
-                event += 1
-            nodes = replay._reserve.node.copy()
-            assert sorted(nodes) == list(range(len(trace.nodes)))
-            per = trace.units_per_node
-            idle_nodes = {nodes[place] for place in idle_places}
-            held = {
-                unit // per
-                for running in replay._in_play.line
-                for unit in running.units
-            }
-            assert held <= idle_nodes
-            assert replay._idle == len(idle_places) * per
-            assert replay._reserve.kept_units <= reserve * per
-
-
 @pytest.mark.parametrize("kind", [Whimsical, WhimsicalRigid, WhimsicalMover])
 @pytest.mark.parametrize("reserve", [0, 1])
 @examples(25)

@@ -149,8 +149,7 @@ def test_a_job_submitted_for_later_comes_then_and_in_order() -> None:
     jobs = (trial("a", pmax=50), trial("b", 100, pmax=10))
     starts = {r.job.name: r.start_ns for r in played(jobs, workload).records}
     # The submit time of y had passed. b and z come at 100 s: in the order of the table, to which z was added.
-    expected = {"a": 0, "b": 100 * SECOND, "z": 101 * SECOND, "y": 5 * SECOND}
-    assert starts == expected
+    assert starts == {"a": 0, "b": 100 * SECOND, "z": 101 * SECOND, "y": 5 * SECOND}
 
 
 def test_cancelling_who_has_finished_or_been_cancelled_changes_nothing() -> None:
@@ -260,8 +259,7 @@ def test_successive_halving_does_as_a_replayer_of_its_own(
 
 def test_members_that_finish_have_children_until_there_are_enough() -> None:
     members = [trial(f"m{k}", pmax=100.0 + k) for k in range(4)]
-    search = Evolution(children=30, population=4, sample=3, seed=5)
-    outcome = played(members, search, 3)
+    outcome = played(members, Evolution(children=30, population=4, sample=3, seed=5), 3)
     finishes = sorted(record.finish_ns for record in outcome.records)
     # One child a finish, at that instant.
     assert [r.job.tsub_ns for r in outcome.records[4:]] == finishes[:30]

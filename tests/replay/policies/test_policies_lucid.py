@@ -73,8 +73,7 @@ def job(
     usual = {"model": "a", "memory_gib": 1.0, "estimate_s": seconds}
     columns = {**usual, "sharing_score": 0, "profiled": True, **more}
     stated = {key: value for key, value in columns.items() if value is not None}
-    one = rigid(name, units, seconds, **stated)
-    return replace(one, tsub_ns=round(submit * S))
+    return replace(rigid(name, units, seconds, **stated), tsub_ns=round(submit * S))
 
 
 def busy(**options: Any) -> Lucid:
@@ -197,8 +196,7 @@ def job_lists(draw: st.DrawFn) -> list[Job]:
 @examples(80)
 @given(jobs=job_lists(), nodes=st.integers(2, 3))
 def test_partner_rules_hold_in_every_decision(jobs: list[Job], nodes: int) -> None:
-    watched = Watched(busy(unit_memory_gib=16.0, pair_units=4))
-    outcome = play(jobs, watched, nodes=nodes)
+    outcome = play(jobs, Watched(busy(unit_memory_gib=16.0, pair_units=4)), nodes=nodes)
     for record in outcome.records:
         least = record.job.pmax
         assert (record.work, record.starts) == (least, 1)

@@ -32,8 +32,7 @@ ARTIFACT = Rules(max_jobs=0, start_overhead_s=30.0, restart_overhead=((1, 30.0),
 
 def job(name: str, rates: list[float], *, pmax: float, at: int = 0, **of: Any) -> Job:
     """A job that is submitted so many seconds after 1970."""
-    made = make(name, [0.0, *rates], pmax=pmax, **of)
-    return replace(made, tsub_ns=at * SECOND_NS)
+    return replace(make(name, [0.0, *rates], pmax=pmax, **of), tsub_ns=at * SECOND_NS)
 
 
 def test_measured_jobs_count_whole_epochs_and_iterations_as_measured(

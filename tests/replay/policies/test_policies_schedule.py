@@ -82,8 +82,7 @@ def test_units_that_have_left_are_missing_and_a_job_that_cannot_do_with_the_rest
     for least, end in ((1, 25.0), (2, 30.0)):
         jobs = JobTable((job("a", 40, most=2, least=least),))
         policy = Schedule.of(table(("a", 0, 1, 0, 100)))
-        record = Replay(trace, jobs, policy).run().records[0]
-        assert record.finish_ns == end * SECOND_NS
+        assert Replay(trace, jobs, policy).run().records[0].finish_ns == end * SECOND_NS
 
 
 def test_it_keeps_the_contract_of_policies() -> None:

@@ -249,8 +249,7 @@ def test_at_the_bounds() -> None:
     assert together_s(10, 10, 2, 2) == pytest.approx(
         20
     )  # both at half speed end together
-    speed = SrtfWiselyShared(helps="speed")
-    assert speed.worth((1, 1), (2, 2)) is None
+    assert SrtfWiselyShared(helps="speed").worth((1, 1), (2, 2)) is None
     assert pays(1, np.inf, 1.5, 1.5)
     assert not pays(np.inf, 1, 1.5, 1.5)
 

@@ -205,20 +205,6 @@ def test_a_memory_that_no_checkpoint_can_hold_is_the_policys_failure(
     assert "Traceback" not in error
 
 
-class Failing(EqualShare):
-    """Fails at its third decision."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked = 0
-
-    def decide(self, state: State) -> Decision:
-        self.asked += 1
-        if self.asked == 3:
-            raise RuntimeError("broken")
-        return super().decide(state)
-
-
 class Compiled(EqualShare):
     """Says what compiled code says of a signal that arrived within it."""
 
@@ -241,16 +227,6 @@ class Compiled(EqualShare):
 def test_a_signal_within_compiled_code_is_that_signal(
     error: type[BaseException], expected: type[BaseException], told: str
 ) -> None:
-    inputs = load(Options(), Watcher())
-    pool, rules = inputs.pools[0], Rules(policy_time_limit_s=600.0)
+    pool, rules = load(Options(), Watcher()).pools[0], Rules(policy_time_limit_s=600.0)
     with pytest.raises(expected, match=told):
         Replay(pool.trace, pool.jobs, Compiled(error), rules).run()
-
-
-def test_the_error_carries_what_was_replayed() -> None:
-    inputs = load(Options(), Watcher())
-    pool = inputs.pools[0]
-    with pytest.raises(PolicyError, match="it raised RuntimeError: broken") as caught:
-        Replay(pool.trace, pool.jobs, Failing(), Rules()).run()
-    assert caught.value.outcome.interrupted
-    assert len(caught.value.outcome.steps) >= 3

@@ -194,8 +194,7 @@ def test_a_reserve_above_the_idle_nodes_and_a_return_time_above_the_fragments_ar
     run_of: Run,
 ) -> None:
     run_of("--reserve 4", "--reserve 4 is not below the")
-    costs = "harvesting costs host jobs more than it yields: 0."
-    run_of("--return-time 900", costs)
+    run_of("--return-time 900", "harvesting costs host jobs more than it yields: 0.")
     assert "costs host jobs more" not in run_of(ASKED)[1]
     run_of(f"{ASKED} --host-price 50", "at a price of 50")
 

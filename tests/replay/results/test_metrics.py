@@ -46,8 +46,7 @@ def test_finish_time_fairness_is_that_of_its_definition(
 ) -> None:
     """Against sums over seconds: all instants of these jobs are whole seconds."""
     jobs = [rigid(f"j{k}", 1, seconds, at=at) for k, (at, seconds) in enumerate(rows)]
-    idle = traced(f"0 +{'abc'[:nodes]}, 15 -a, 25 +a, 9999")
-    outcome = replay(idle, jobs, Fifo())
+    outcome = replay(traced(f"0 +{'abc'[:nodes]}, 15 -a, 25 +a, 9999"), jobs, Fifo())
     ends = [finish or 0.0 for _, finish in spans(outcome)]
     present = [(at, int(end)) for (at, _), end in zip(rows, ends, strict=True)]
     ratios = []
@@ -130,8 +129,7 @@ def test_jobs_that_are_left_out_neither_open_the_window_nor_keep_u_from_the_last
     found = summarise(outcome, [once(nodes) for nodes in dedicated_traces(outcome)])
     assert found["U_at"] == "2021-02-11T00:00:40Z"
     assert found["U"] == pytest.approx(200 / (300 * 60 / 70))
-    expected = {"jobs": 3, "submitted": 2, "left_out": 1}
-    assert expected.items() <= found["census"].items()
+    assert {"jobs": 3, "submitted": 2, "left_out": 1}.items() <= found["census"].items()
 
 
 def test_without_a_second_replay_u_is_unknown_and_so_is_work_after_the_end() -> None:
@@ -174,8 +172,7 @@ class Tells:
 def test_the_gap_of_a_step_is_what_its_answer_may_lack_of_its_bound(
     objective: float, bound: float, gap: float
 ) -> None:
-    policy = Tells(objective, [bound])
-    steps = replay(cluster(1, 1, 10), [make("a")], policy).steps
+    steps = replay(cluster(1, 1, 10), [make("a")], Tells(objective, [bound])).steps
     assert steps["gap"].tolist() == pytest.approx([gap, math.nan], nan_ok=True)
 
 

@@ -152,8 +152,7 @@ def test_free_nodes_go_before_those_of_pilots(slurm: Slurm) -> None:
         "sacct", "-X", "-n", "-P", "-j", ",".join(pilots), "--format=State"
     ).split("\n")
     slurm.run("scancel", *pilots)
-    preempted = sum("PREEMPTED" in state for state in states)
-    assert preempted == taken_from_training() == 1
+    assert sum("PREEMPTED" in state for state in states) == taken_from_training() == 1
 
 
 def taken_from_training() -> int:

@@ -307,8 +307,7 @@ def test_files_agree_with_each_other(bundled: Path) -> None:
         **steps[[*lost]].sum(),
     }
     for found in (of_jobs, of_steps):
-        told = {name: metrics[name] for name in found}
-        assert found == pytest.approx(told, rel=1e-9)
+        assert found == pytest.approx({name: metrics[name] for name in found}, rel=1e-9)
     assert (steps["used"] <= steps["idle"]).all()
     assert 0 < metrics["U"] <= 1.05
     assert (summary["degraded"], summary["options"]["tfwd_s"]) == (False, 120.0)
