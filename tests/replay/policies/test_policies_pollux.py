@@ -264,8 +264,8 @@ def test_a_replay_resumed_ends_as_it_would_have(applications: Path) -> None:
         )
 
     whole, begun, rest = made(), made(), made()
-    steps = iter(range(60))
-    begun.run(should_stop=lambda: next(steps, None) is None)
+    for _ in range(15):
+        begun.step()
     resume(rest, saved(begun))
     assert everything(rest.run()) == everything(whole.run())
 
