@@ -3,7 +3,7 @@
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -33,7 +33,6 @@ from bft.milp.backends.process import SolverFailure
 from bft.milp.backends.registry import describe
 from bft.milp.exact.kinds import kinds_optimum
 from bft.milp.tables import complaint, tables_of
-from bft.replay.cli.main import run
 
 BACKENDS = [name for name in ("cbc", "highs", "gurobi") if describe(name).available]
 NAMES = ("a", "b", "c")
@@ -487,31 +486,29 @@ class Late(SolverProcess):
 
 
 def test_too_many_combinations_are_left_to_a_solver_and_that_is_said(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: Callable[..., str]
 ) -> None:
     problem = large_problem(1, 10, 30, 4, concave=False)
     best = solve(problem, backend="exact")
     other = "cbc" if describe("cbc").available else "highs"
     (tmp_path / "problem.json").write_text(json.dumps(DOCUMENT))
     monkeypatch.setattr("bft.milp.exact.kinds.MAX_ROWS", 3)
+    many = "too many combinations"
     for backend in ("auto", "exact"):
         found = solve(problem, backend=backend)
         assert found.objective == pytest.approx(best.objective)
         assert (found.status, found.backend) == ("optimal", other)
-        assert found.note == f"exact DP: too many combinations; {other}'s own optimum"
-    assert run(["solve", str(tmp_path / "problem.json"), "--backend", "exact"]) == 0
-    assert "too many combinations" in json.loads(capsys.readouterr().out)["note"]
-    # Without an answer of the solver the best known allocation counts.
-    found = solve(problem, process=Dead())
-    assert (found.status, found.backend) == ("fallback", "exact")
-    assert found.objective <= best.objective <= found.bound
-    # Nor is it lost where the solver has none in time.
-    found = solve(problem, process=Late())
-    assert (found.status, found.note) == (
-        "feasible",
-        "too many combinations: best known",
-    )
-    assert found.objective <= best.objective <= found.bound
+        assert found.note == f"exact DP: {many}; {other}'s own optimum"
+    told(f"solve {tmp_path / 'problem.json'} --backend exact", many)
+    # Without an answer of the solver the best known allocation counts, as where it has none in time.
+    for process, status, note in (
+        (Dead(), "fallback", "it died"),
+        (Late(), "feasible", f"{many}: best known"),
+    ):
+        found = solve(problem, process=process)
+        assert found.status == status
+        assert note in found.note
+        assert found.objective <= best.objective <= found.bound
 
 
 @pytest.mark.parametrize(
@@ -554,24 +551,16 @@ DOCUMENT = {
 }  # fmt: skip
 
 
-def test_documents_have_kinds(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_documents_have_kinds(tmp_path: Path, told: Callable[..., str]) -> None:
     file = tmp_path / "problem.json"
     file.write_text(json.dumps(DOCUMENT))
-    assert run(["solve", str(file)]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(told(f"solve {file}"))
     assert found["kinds"] == {"x": "v100", "y": "a100", "z": "v100"}
     assert found["allocation"] == {"x": [2, 3], "y": [0, 1], "z": [4]}
-    without = {
-        **DOCUMENT,
-        "jobs": [job for job in DOCUMENT["jobs"] if job["name"] != "y"],
-    }
-    document = parse(without)
-    assert answer(document, solve(document.problem))["allocation"] == {
-        "x": [0, 1],
-        "z": [2, 3],
-    }
+    others = [job for job in DOCUMENT["jobs"] if job["name"] != "y"]
+    document = parse({**DOCUMENT, "jobs": others})
+    given = answer(document, solve(document.problem))["allocation"]
+    assert given == {"x": [0, 1], "z": [2, 3]}
 
 
 @pytest.mark.parametrize(

@@ -142,14 +142,6 @@ class Case:
             named["kinds"] = "kinds.csv"
         return {**named, **self.options}
 
-    @property
-    def moves(self) -> bool:
-        """Whether nodes of the log exchange their places (docs/host-jobs.md)."""
-        return (
-            bool({"return_time", "reserve"} & self.options.keys())
-            and "free_first" not in self.options
-        )
-
     def but(self, **changes: Any) -> Case:
         """The same replay with other options."""
         return replace(self, options={**self.options, **changes})

@@ -153,7 +153,10 @@ def test_held_and_unused_units_are_the_idle_ones(case: Case) -> None:
         assert len(set(unused)) == len(unused)
         there = {*held, *unused}
         assert len(there) == len(set(held)) + len(unused) == len(idle) * per
-        if not case.moves:
+        # Nodes of the log may exchange their places (docs/host-jobs.md).
+        if not {"return_time", "reserve"} & case.options.keys() or not case.options.get(
+            "free_first", True
+        ):
             assert {unit // per for unit in there} == idle
         used_s += len(set(held)) * (after - at) / 1e9
         idle_s += len(there) * (after - at) / 1e9

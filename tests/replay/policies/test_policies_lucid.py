@@ -432,23 +432,35 @@ def test_as_the_artifact_profiling_is_free_and_jobs_last_a_second_longer() -> No
     assert after == [("long", 10, 501), ("wide", 0, 51)]
 
 
-def test_when_all_jobs_finish_there_the_profiler_is_all() -> None:
-    staged = profiled([job("one", 1, 10), job("two", 1, 20)])
+# Jobs, options, and who ends there when: when all do the profiler is all; who is still profiled at the end has not
+# finished; least units first, and the head blocks.
+PROFILED: list[tuple[list[Job], dict[str, Any], dict[str, tuple[float, float]]]] = [
+    ([job("one", 1, 10), job("two", 1, 20)], {}, {"one": (0, 10), "two": (0, 20)}),
+    (
+        [job("one", 4, 150), job("two", 4, 150)],
+        {"end_ns": 200 * S},
+        {"one": (0, 150)},
+    ),
+    (
+        [
+            job(name, units, 100, at)
+            for at, (name, units) in enumerate(
+                (("runs", 2), ("four", 4), ("three", 3), ("two", 2))
+            )
+        ],
+        {"profiler": LucidProfiler(spare_nodes=0)},
+        {"runs": (0, 100), "two": (3, 103), "three": (103, 203), "four": (203, 303)},
+    ),
+]
+
+
+@pytest.mark.parametrize(("jobs", "options", "expected"), PROFILED)
+def test_who_ends_in_the_profiler(
+    jobs: list[Job], options: Any, expected: dict[str, tuple[float, float]]
+) -> None:
+    staged = profiled(jobs, **options)
     assert not len(staged.jobs)
-    assert spans(staged.joined(None)) == {"one": (0, 10), "two": (0, 20)}
-
-
-def test_who_is_still_profiled_at_the_end_has_not_finished() -> None:
-    staged = profiled([job("one", 4, 150), job("two", 4, 150)], end_ns=200 * S)
-    assert not len(staged.jobs)
-    assert list(spans(staged.joined(None))) == ["one"]
-
-
-def test_least_units_first_and_the_head_blocks() -> None:
-    rows = (("runs", 2), ("four", 4), ("three", 3), ("two", 2))
-    jobs = [job(name, units, 100, at) for at, (name, units) in enumerate(rows)]
-    times = spans(profiled(jobs, LucidProfiler(spare_nodes=0)).outcome)
-    assert [times[name][0] for name, _ in rows] == [0, 203, 103, 3]
+    assert spans(staged.joined(None)) == expected
 
 
 def test_it_grows_when_jobs_pile_up_and_shrinks_when_it_is_quiet() -> None:
