@@ -364,24 +364,14 @@ class Watched(MilpPolicy):
             weight *= self.objective.factor(
                 Standing(left, (state.time_ns - job.tsub_ns) / 1e9)
             )
-            on = {}
-            for kind in idle or [""]:
-                curve = (
-                    self.objective.curve_on(job, kind)
-                    if idle
-                    else self.objective.curve(job)
-                )
-                on[kind] = milp.Job(
-                    job.name,
-                    job.jmin,
-                    job.jmax,
-                    curve.ns,
-                    curve.ps,
-                    job.tcup_s,
-                    job.tcdw_s,
-                    weight,
-                    job.sizes,
-                )
+            curves = {"": self.objective.curve(job)}
+            if idle:
+                curves = {kind: self.objective.curve_on(job, kind) for kind in idle}
+            costs = (job.tcup_s, job.tcdw_s, weight, job.sizes)
+            on = {
+                kind: milp.Job(job.name, job.jmin, job.jmax, of.ns, of.ps, *costs)
+                for kind, of in curves.items()
+            }
             jobs.append(on)
             current.append(
                 (state.machine.kind_of(view.held[0]), view.units)
