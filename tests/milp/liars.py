@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from bft.milp import Job, Problem, keep, solve
-from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
+from bft.milp import Job, Limits, LinearAnswer, LinearModel, Problem, keep, solve
 from bft.milp.formulations.modes import build
 from bft.milp.tables import tables_of
 

@@ -3,7 +3,7 @@
 import itertools
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
@@ -18,19 +18,21 @@ from strategies import allowed, curves, interpolated, problems, sizes
 
 from bft.milp import (
     Job,
+    Limits,
+    LinearAnswer,
+    LinearModel,
     Problem,
     ProblemError,
     SolverProcess,
     answer,
+    keep,
     parse,
     solve,
 )
 from bft.milp.backends.process import SolverFailure
 from bft.milp.backends.registry import describe
 from bft.milp.exact.kinds import kinds_optimum
-from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
-from bft.milp.tables import complaint, keep, tables_of
-from bft.replay.cli.main import run
+from bft.milp.tables import complaint, tables_of
 
 BACKENDS = [name for name in ("cbc", "highs", "gurobi") if describe(name).available]
 NAMES = ("a", "b", "c")
@@ -295,8 +297,7 @@ def test_tables_and_optimum_agree_with_enumeration(problem: Problem) -> None:
     assert found.proven
     scale = 1e-9 * max(1.0, *(abs(value) for _, value in allocations(problem)))
     assert found.objective == pytest.approx(best, rel=1e-9, abs=scale)
-    kept = tables_of(problem).value(keep(problem))
-    assert found.objective >= kept - scale
+    assert found.objective >= tables_of(problem).value(keep(problem)) - scale
 
 
 @examples(12)
@@ -376,8 +377,7 @@ def test_a_solver_that_gives_a_job_two_kinds_is_refused() -> None:
         def solve(
             self, model: LinearModel, backend: str, limits: Limits
         ) -> LinearAnswer:
-            x = np.array([0.0, 1.0, 1.0])
-            return LinearAnswer("optimal", x, 180.0, 180.0)
+            return LinearAnswer("optimal", np.array([0.0, 1.0, 1.0]), 180.0, 180.0)
 
     found = solve(problem, backend="highs", process=Both())
     assert (found.status, found.kinds) == ("fallback", ("b",))
@@ -398,27 +398,6 @@ def curve_job(name: str, **of: list[float]) -> dict[str, Job]:
         kind: Job(name, 1, len(ns) - 1, ns, np.array(os), 10.0, 5.0)
         for kind, os in of.items()
     }
-
-
-def test_who_gains_most_from_the_fast_kind_gets_it_and_may_change_to_it() -> None:
-    # j0 runs on two slow units at 10 a second; j1 gains more by fast units than j0 does.
-    a = curve_job("a", fast=[0, 12, 24], slow=[0, 5, 10])
-    b = curve_job("b", fast=[0, 40, 80], slow=[0, 5, 10])
-    problem = Problem.of_kinds(
-        {"fast": 2, "slow": 2}, 100.0, (a, b), (("slow", 2), None)
-    )
-    assert solve(problem).kinds == ("slow", "fast")
-    # With a third and fourth fast unit a changes too: 100 · 24 less Tcup · 10 is more than 100 · 10.
-    more = restated(problem, units={"fast": 4, "slow": 2})
-    found = solve(more)
-    assert (found.kinds, found.counts, found.objective) == (
-        ("fast", "fast"),
-        (2, 2),
-        100 * 24 - 10 * 10 + 100 * 80,
-    )
-    # It does not where the change costs more than it brings.
-    dear = {kind: replace(job, tcup=200.0) for kind, job in a.items()}
-    assert solve(restated(more, jobs=(dear, b))).kinds == ("slow", "fast")
 
 
 @given(kinds_problems(max_jobs=4), st.sampled_from([0, 3, 30]), st.booleans())
@@ -495,43 +474,41 @@ def test_what_no_enumeration_reaches_agrees_with_a_solver(
 class Dead(SolverProcess):
     """Always fails."""
 
-    def solve(self, model: LinearModel, backend: str, limits: Limits) -> LinearAnswer:
+    def solve(self, *given: Any) -> LinearAnswer:
         raise SolverFailure("it died")
 
 
 class Late(SolverProcess):
     """Has no answer at its time limit."""
 
-    def solve(self, model: LinearModel, backend: str, limits: Limits) -> LinearAnswer:
+    def solve(self, *given: Any) -> LinearAnswer:
         return LinearAnswer("nothing", None, math.nan, math.nan)
 
 
 def test_too_many_combinations_are_left_to_a_solver_and_that_is_said(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, told: Callable[..., str]
 ) -> None:
     problem = large_problem(1, 10, 30, 4, concave=False)
     best = solve(problem, backend="exact")
     other = "cbc" if describe("cbc").available else "highs"
     (tmp_path / "problem.json").write_text(json.dumps(DOCUMENT))
     monkeypatch.setattr("bft.milp.exact.kinds.MAX_ROWS", 3)
+    many = "too many combinations"
     for backend in ("auto", "exact"):
         found = solve(problem, backend=backend)
         assert found.objective == pytest.approx(best.objective)
         assert (found.status, found.backend) == ("optimal", other)
-        assert found.note == f"exact DP: too many combinations; {other}'s own optimum"
-    assert run(["solve", str(tmp_path / "problem.json"), "--backend", "exact"]) == 0
-    assert "too many combinations" in json.loads(capsys.readouterr().out)["note"]
-    # Without an answer of the solver the best known allocation counts.
-    found = solve(problem, process=Dead())
-    assert (found.status, found.backend) == ("fallback", "exact")
-    assert found.objective <= best.objective <= found.bound
-    # Nor is it lost where the solver has none in time.
-    found = solve(problem, process=Late())
-    assert (found.status, found.note) == (
-        "feasible",
-        "too many combinations: best known",
-    )
-    assert found.objective <= best.objective <= found.bound
+        assert found.note == f"exact DP: {many}; {other}'s own optimum"
+    told(f"solve {tmp_path / 'problem.json'} --backend exact", many)
+    # Without an answer of the solver the best known allocation counts, as where it has none in time.
+    for process, status, note in (
+        (Dead(), "fallback", "it died"),
+        (Late(), "feasible", f"{many}: best known"),
+    ):
+        found = solve(problem, process=process)
+        assert found.status == status
+        assert note in found.note
+        assert found.objective <= best.objective <= found.bound
 
 
 @pytest.mark.parametrize(
@@ -574,24 +551,16 @@ DOCUMENT = {
 }  # fmt: skip
 
 
-def test_documents_have_kinds(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_documents_have_kinds(tmp_path: Path, told: Callable[..., str]) -> None:
     file = tmp_path / "problem.json"
     file.write_text(json.dumps(DOCUMENT))
-    assert run(["solve", str(file)]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(told(f"solve {file}"))
     assert found["kinds"] == {"x": "v100", "y": "a100", "z": "v100"}
     assert found["allocation"] == {"x": [2, 3], "y": [0, 1], "z": [4]}
-    without = {
-        **DOCUMENT,
-        "jobs": [job for job in DOCUMENT["jobs"] if job["name"] != "y"],
-    }
-    document = parse(without)
-    assert answer(document, solve(document.problem))["allocation"] == {
-        "x": [0, 1],
-        "z": [2, 3],
-    }
+    others = [job for job in DOCUMENT["jobs"] if job["name"] != "y"]
+    document = parse({**DOCUMENT, "jobs": others})
+    given = answer(document, solve(document.problem))["allocation"]
+    assert given == {"x": [0, 1], "z": [2, 3]}
 
 
 @pytest.mark.parametrize(

@@ -13,20 +13,19 @@ from hypothesis import HealthCheck, assume, given
 from hypothesis import strategies as st
 from strategies import best_value, magnitude, problems, value_tables, worth, worth_of
 
-from bft.milp import Job, Problem, SolverProcess, keep, solve
-from bft.milp.exact.dp import optimum
-from bft.milp.formulations import modes
-from bft.milp.formulations.linear import (
+from bft.milp import (
+    Job,
     Limits,
     LinearAnswer,
     LinearModel,
+    Problem,
+    SolverProcess,
+    keep,
+    solve,
 )
-from bft.milp.formulations.modes import (
-    build,
-    concave_runs,
-    mode_runs,
-    prune,
-)
+from bft.milp.exact.dp import optimum
+from bft.milp.formulations import modes
+from bft.milp.formulations.modes import build, concave_runs, mode_runs, prune
 from bft.milp.jobs import FloatArray
 from bft.milp.tables import tables_of
 
@@ -152,18 +151,11 @@ def test_the_model_allows_only_what_the_problem_allows_and_values_it_alike(
 
 
 def test_decoding_forgives_the_solver_its_rounding() -> None:
-    problem = Problem(
-        8,
-        10.0,
-        (Job("a", 1, 8, np.array([0.0, 8.0]), np.array([0.0, 8.0]), 1.0, 1.0),),
-        (0,),
-    )
-    formulated = build(problem)
-    x = next(
-        x for x in integer_points(formulated.model) if formulated.decode(x) == (5,)
-    )
-    assert formulated.decode(x + 1e-7) == (5,)
-    assert formulated.decode(x - 1e-7) == (5,)
+    job = Job("a", 1, 8, np.array([0.0, 8.0]), np.array([0.0, 8.0]), 1.0, 1.0)
+    formulated = build(Problem(8, 10.0, (job,), (0,)))
+    points = integer_points(formulated.model)
+    x = next(x for x in points if formulated.decode(x) == (5,))
+    assert formulated.decode(x + 1e-7) == formulated.decode(x - 1e-7) == (5,)
 
 
 # --- CBC ----------------------------------------------------------------------------------------------------------
@@ -284,8 +276,7 @@ def test_of_hundreds_of_running_jobs_hardly_any_is_left_to_the_solver(
     current = [int(n) for n in random.multinomial(450, [1 / 100] * 100)] + [0] * 300
     problem = Problem(500, 60.0, jobs, tuple(current), cost_model)
     assert_cbc_is_exact(problem, process)
-    posed = build(problem, optimum(problem).objective).model
-    assert len(posed.objective) < 200
+    assert len(build(problem, optimum(problem).objective).model.objective) < 200
 
 
 @pytest.mark.parametrize(("spare", "posed"), [(1, 0), (17, 60)])
@@ -304,8 +295,7 @@ def test_of_running_jobs_with_a_few_units_to_spare_few_are_left_to_the_solver(
     )
     problem = Problem(120 + spare, 60.0, jobs, (1,) * 120)
     assert_cbc_is_exact(problem, process)
-    left = build(problem, optimum(problem).objective).model
-    assert len(left.objective) <= posed
+    assert len(build(problem, optimum(problem).objective).model.objective) <= posed
 
 
 def shaped(name: str, shape: str, **others: object) -> Job:
@@ -417,27 +407,15 @@ def test_an_answer_within_the_gap_has_a_bound_that_holds(
     assert_fair_under_limits(problem, process, gap=gap)
 
 
-@pytest.mark.parametrize(
-    "time_limit",
-    [
-        3600.0,
-        1e7,
-        float("inf"),
-    ],
-)
-def test_a_generous_time_limit_is_no_limit(time_limit: float) -> None:
+@pytest.mark.parametrize("time_limit", [3600.0, 1e7, float("inf")])
+def test_a_generous_time_limit_is_no_limit(
+    time_limit: float, process: SolverProcess
+) -> None:
     problem = Problem(8, 10.0, (shaped("a", "flat"), shaped("b", "convex")), (0, 1))
-    own = SolverProcess()
-    try:
-        solution = solve(
-            problem, backend="cbc", ties="solver", process=own, time_limit=time_limit
-        )
-    finally:
-        own.close()
-    assert (solution.status, solution.objective) == (
-        "optimal",
-        pytest.approx(solve(problem).objective),
-    )
+    limits: dict[str, Any] = {"process": process, "time_limit": time_limit}
+    solution = solve(problem, backend="cbc", ties="solver", **limits)
+    best = pytest.approx(solve(problem).objective)
+    assert (solution.status, solution.objective) == ("optimal", best)
 
 
 def test_a_table_entry_has_the_value_of_the_formula_at_the_kinks() -> None:

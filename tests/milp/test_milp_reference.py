@@ -58,11 +58,12 @@ def test_recorded_decisions_reach_the_known_optimum(
     check(instances[chunk::CHUNKS], backend, process)
 
 
-@pytest.mark.parametrize("backend", ["exact", "cbc"])
+@pytest.mark.parametrize("backend", ["exact", "cbc", "highs"])
 def test_corner_cases_reach_the_known_optimum(
     backend: str, process: SolverProcess
 ) -> None:
-    check(decisions("corner-cases"), backend, process)
+    corners = decisions("corner-cases")
+    check(corners[::4] if backend == "highs" else corners, backend, process)
 
 
 @pytest.mark.reference

@@ -10,11 +10,9 @@ from hypothesis import given
 from published import decisions, posed, some_of
 from strategies import magnitude, problems, worth_of
 
-from bft.milp import Job, Problem, ProblemError
+from bft.milp import Job, Limits, Pair, Problem, ProblemError
 from bft.milp.exact.dp import solve_exact
 from bft.milp.formulations import node
-from bft.milp.formulations.linear import Limits
-from bft.milp.problem import Pair
 
 CHUNKS = 8
 # Of many recorded decisions
@@ -86,8 +84,7 @@ def test_with_the_published_big_m_a_jmin_above_it_makes_all_infeasible(
 
 def test_no_job_gains_and_loses_nodes_at_once(process):
     # Even where that costs nothing: each job keeps all it has or takes nothing new.
-    problem = Problem(6, 10.0, (ramp("a", jmax=3), ramp("b", jmax=4)), (3, 1))
-    built = node.build(problem)
+    built = node.build(Problem(6, 10.0, (ramp("a", jmax=3), ramp("b", jmax=4)), (3, 1)))
     x = process.solve(built.model, "cbc", Limits()).x
     for j, (first, held) in enumerate([(0, 3), (3, 1)]):
         given = np.round(x[np.flatnonzero(_binaries(built, j, 6))]).astype(int)

@@ -4,6 +4,7 @@ import ast
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,6 @@ from packages import ROOT, installed, plant, planted
 
 from bft.milp.backends import registry
 from bft.milp.backends.registry import describe, solver
-from bft.replay.cli.main import run
 
 OWN = ROOT / "examples" / "own-solver"
 JOB = {"Jmin": 1, "Jmax": 4, "Ns": [0, 1, 4], "Os": [0, 10, 30], "Tcup": 20, "Tcdw": 10}
@@ -115,47 +115,36 @@ def registered(monkeypatch: pytest.MonkeyPatch, folder: Path, body: str) -> None
 def test_a_broken_package_is_named_and_hides_no_other(
     body: str,
     message: str,
-    tmp_path: Path,
+    here: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    told: Callable[..., str],
 ) -> None:
-    registered(monkeypatch, tmp_path, body)
-    assert run(["list", "backends"]) == 0
-    listing = capsys.readouterr().out
-    assert re.search(r"^own +not available", listing, re.MULTILINE)
-    assert re.search(
-        rf"^own .*: backend 'own' \(their_solver:own\).*{message}",
-        listing,
-        re.MULTILINE,
-    )
-    assert re.search(r"^exact +available", listing, re.MULTILINE)
-    (tmp_path / "problem.json").write_text(json.dumps(PROBLEM))
-    for command in (
-        ["solve", str(tmp_path / "problem.json")],
-        ["--out", str(tmp_path / "out")],
+    registered(monkeypatch, here, body)
+    listing = told("list backends")
+    for line in (
+        "own +not available",
+        rf"own .*: backend 'own' \(their_solver:own\).*{message}",
+        "exact +available",
     ):
-        assert run([*command, "--backend", "own"]) == 2
-        assert re.search(message, capsys.readouterr().err, re.MULTILINE)
-        assert (
-            run([*command[:2], "--backend", "exact", "--option", "formulation=items"])
-            == 2
-        )  # and the list of others is whole
-        assert "choose one of cbc, highs, gurobi" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
+        assert re.search(f"^{line}", listing, re.MULTILINE)
+    Path("problem.json").write_text(json.dumps(PROBLEM))
+    for command in ("solve problem.json", "--out out"):
+        said = told(f"{command} --backend own", code=2)
+        assert re.search(message, said, re.MULTILINE)
+        # And the list of others is whole.
+        other = f"{command} --backend exact --option formulation=items"
+        told(other, "choose one of cbc, highs, gurobi", code=2)
+    assert not Path("out").exists()
 
 
 def test_a_package_whose_available_raises_is_not_available(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    here: Path, monkeypatch: pytest.MonkeyPatch, told: Callable[..., str]
 ) -> None:
-    body = WHOLE.format(
-        stated="'own', ('modes',), ()",
-        available="raise OSError('no licence server')",
-        answer="...",
-    )
-    registered(monkeypatch, tmp_path, body)
+    raises = {"available": "raise OSError('no licence server')", "answer": "..."}
+    body = WHOLE.format(stated="'own', ('modes',), ()", **raises)
+    registered(monkeypatch, here, body)
     assert describe("own").how_to_get == "OSError: no licence server"
-    assert run(["--backend", "own", "--out", str(tmp_path / "out")]) == 2
-    assert "no licence server" in capsys.readouterr().err
+    told("--backend own --out out", "no licence server", code=2)
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,10 @@ import pytest
 from sharing_oracles import best_by_flow
 from strategies import apart
 
-from bft.milp import Job, Pair, Problem, ProblemError, solve
+from bft.milp import Job, Limits, LinearModel, Pair, Problem, ProblemError, solve
 from bft.milp.backends.process import shared_process
 from bft.milp.formulations.column_generation import relax, rounded
 from bft.milp.formulations.items import Items
-from bft.milp.formulations.linear import Limits, LinearModel
 from bft.milp.formulations.sharing import carry_out
 from bft.milp.formulations.transfers import (
     complaint_about,
@@ -268,32 +267,6 @@ def whole_model(problem: Problem) -> LinearModel:
     return items.model(items.gains > -np.inf, []).model
 
 
-def test_without_pairs_a_sharing_formulation_equals_modes() -> None:
-    rng = np.random.default_rng(7)
-    for _ in range(30):
-        problem = random_problem(rng, 3, 12, pairs=0.0)
-        if any(pair.shared for pair in problem.pairs):
-            continue
-        alone = Problem(
-            problem.units,
-            problem.tfwd,
-            problem.jobs,
-            problem.current,
-            problem.cost_model,
-        )
-        again = tuple(replace(job, name=f"{job.name} again") for job in alone.jobs)
-        twice = replace(
-            alone,
-            jobs=(*alone.jobs, *again),
-            current=(*alone.current, *(0 for _ in again)),
-        )
-        for posed in (alone, twice):
-            shared = solve(posed, backend="cbc", formulation="items", ties="solver")
-            assert shared.objective == pytest.approx(
-                solve(posed, backend="exact").objective, rel=1e-6, abs=1e-6
-            )
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_classes_of_jobs_in_no_pair_change_no_optimum(seed: int) -> None:
     rng = np.random.default_rng(200 + seed)
@@ -321,7 +294,7 @@ def test_classes_of_jobs_in_no_pair_change_no_optimum(seed: int) -> None:
 
 def test_medium_problems_agree_with_a_milp_of_where_units_go() -> None:
     rng = np.random.default_rng(10)
-    for _ in range(6):
+    for _ in range(4):
         problem = random_problem(rng, 6, 30, pairs=0.4)
         if problem.pairs:
             items = solve(problem, backend="cbc", formulation="items")
@@ -358,8 +331,7 @@ def test_units_are_placed_as_the_transfers_say_and_nobody_migrates() -> None:
 
 
 def test_a_time_limit_yields_the_best_known_never_worse_than_keeping() -> None:
-    rng = np.random.default_rng(13)
-    problem = random_problem(rng, 8, 60)
+    problem = random_problem(np.random.default_rng(13), 8, 60)
     solution = solve(problem, backend="cbc", time_limit=1e-9)
     assert solution.status in ("feasible", "optimal")
     assert solution.objective >= value_of(problem, *keep_shared(problem)) - 1e-9
@@ -420,19 +392,5 @@ def test_cbc_and_highs_agree_on_eight_jobs_and_fifty_units(seed: int) -> None:
             shared_process().solve(model, name, Limits()) for name in ("cbc", "highs")
         )
         assert cbc.status == by_cbc.status == by_highs.status == "optimal"
-        best = best_by_flow(problem)
-        assert cbc.objective == pytest.approx(best, rel=1e-6, abs=1e-6)
+        assert cbc.objective == pytest.approx(best_by_flow(problem), rel=1e-6, abs=1e-6)
         assert by_cbc.objective == pytest.approx(by_highs.objective, rel=1e-6, abs=1e-6)
-
-
-def test_gurobi_agrees_where_its_licence_allows() -> None:
-    pytest.importorskip("gurobipy")
-    rng = np.random.default_rng(300)
-    for _ in range(10):
-        problem = random_problem(rng, 6, 20, pairs=0.5)
-        if problem.pairs:
-            cbc, gurobi = (
-                solve(problem, backend=backend) for backend in ("cbc", "gurobi")
-            )
-            assert gurobi.status == "optimal", gurobi.note
-            assert gurobi.objective == pytest.approx(cbc.objective, rel=1e-6, abs=1e-6)

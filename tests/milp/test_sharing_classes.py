@@ -8,14 +8,7 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from sharing_oracles import (
-    best_by_flow,
-    best_by_units,
-    cell,
-    cut_to,
-    pair_grid,
-    sent,
-)
+from sharing_oracles import best_by_flow, together
 from test_sharing import random_problem
 
 from bft.milp import Job, Pair, Problem, ProblemError, Solution, solve
@@ -23,11 +16,8 @@ from bft.milp.formulations.column_generation import least_loss, relax, search_ga
 from bft.milp.formulations.items import Items
 from bft.milp.formulations.kernels import best_cell, best_together, on_hull
 from bft.milp.formulations.transfers import (
-    by_holders,
     complaint_about,
-    held_now,
     shares_of,
-    transport,
     value_of,
 )
 from bft.milp.tables import tables_of
@@ -144,61 +134,32 @@ def test_the_relaxation_bounds_and_its_gap_holds_the_optimum(seed: int) -> None:
 
 @given(st.integers(0, 2**32))
 @examples(60)
-def test_the_best_of_a_pair_is_that_of_its_grid(seed: int) -> None:
+def test_the_best_of_a_pair_is_that_of_all_its_cells(seed: int) -> None:
     rng = np.random.default_rng(seed)
-    problem = random_problem(
-        rng, 3, int(rng.integers(1, 12)), by_units=bool(rng.random() < 0.3)
-    )
+    by_units = bool(rng.random() < 0.3)
+    problem = random_problem(rng, 3, int(rng.integers(1, 12)), by_units=by_units)
     for pair in problem.pairs:
-        units = min(
-            problem.units, problem.jobs[pair.a].jmax + problem.jobs[pair.b].jmax
-        )
-        most: tuple[int | None, int | None] = (None, None)
+        both = (pair.a, pair.b)
+        units = min(problem.units, sum(problem.jobs[j].jmax for j in both))
+        beside = [tables_of(problem).of(j, pair) for j in both]
         if not pair.shared and rng.random() < 0.5:
-            most = (int(rng.integers(1, 13)), None)
-        tables = [
-            tables_of(problem).of(j, pair)[: None if n is None else n + 1]
-            for j, n in zip((pair.a, pair.b), most, strict=True)
-        ]
-        apart = [tables_of(problem).of(j) for j in (pair.a, pair.b)]
+            beside[0] = beside[0][: int(rng.integers(1, 13)) + 1]
+        apart = [tables_of(problem).of(j) for j in both]
         held = problem.current[pair.a], problem.current[pair.b]
-        grid = pair_grid(problem, pair)
-        grid = cut_to(grid, *most)
-        expected = best_by_units(grid, units)
-        best = np.empty(units + 1)
-        best_together(*tables, *apart, *held, pair.shared, best)
-        assert np.array_equal(best, expected)
-        for n in np.flatnonzero(expected > -np.inf).tolist():
-            assert best_cell(*tables, *apart, *held, pair.shared, n) == cell(grid, n)
-
-
-@given(st.integers(0, 2**32))
-@examples(60)
-def test_moves_are_possible_where_a_flow_of_all_units_is(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    problem = random_problem(rng, 4, int(rng.integers(2, 14)), by_units=False)
-    counts = tuple(
-        int(n) for n in rng.integers(0, problem.units // 2 + 1, len(problem.jobs))
-    )
-    shares = {}
-    for pair in problem.pairs:
-        if not any({pair.a, pair.b} & set(known) for known in shares) and min(
-            counts[pair.a], counts[pair.b]
-        ):
-            shares[pair.a, pair.b] = int(
-                rng.integers(1, min(counts[pair.a], counts[pair.b]) + 1)
-            )
-    supply = held_now(problem)
-    demand = by_holders(problem.units, dict(enumerate(counts)), shares)
-    lose = {j for j, n in enumerate(counts) if n < problem.current[j]}
-    gain = {j for j, n in enumerate(counts) if n > problem.current[j]}
-    possible = (
-        min(demand.values(), default=0) >= 0
-        and sent(supply, demand, lose, gain) is not None
-    )
-    moves = transport(problem, counts, shares)
-    assert (moves is not None) == possible
-    assert moves is None or complaint_about(problem, counts, moves) == ""
+        cells = [*together(beside, apart, held, pair.shared)]
+        found = np.empty(units + 1)
+        best_together(*beside, *apart, *held, pair.shared, found)
+        for n, value in enumerate(found.tolist()):
+            fitting = [cell for cell in cells if cell[1] <= n and cell[0] > -np.inf]
+            best = max((cell[0] for cell in fitting), default=-np.inf)
+            assert value == best
+            if fitting:
+                # Ties go to the fewest units, then to the smallest count of the first job.
+                _, union, split, *counts = min(
+                    cell for cell in fitting if cell[0] == best
+                )
+                cell = best_cell(*beside, *apart, *held, pair.shared, n)
+                assert cell == (*counts, union, split)
 
 
 @given(
@@ -210,13 +171,12 @@ def test_the_hull_holds_the_best_entry_at_every_price(tables: list[list[int]]) -
     gains = np.concatenate([[-np.inf, *table] for table in tables])
     begins = np.cumsum([0, *(len(table) + 1 for table in tables)])
     hull = on_hull(gains, begins).tolist()
-    for i, table in enumerate(tables):
-        mine = [at - int(begins[i]) for at in hull if begins[i] <= at < begins[i + 1]]
+    for table, begin, end in zip(tables, begins, begins[1:], strict=False):
+        mine = [at - begin for at in hull if begin <= at < end]
         for worth in np.linspace(0.0, 25.0, 51):
-            best = max(0.0, *(gain - worth * n for n, gain in enumerate(table, 1)))
-            assert max(
-                [0.0, *(table[n - 1] - worth * n for n in mine)]
-            ) == pytest.approx(best, abs=1e-9)
+            values = [gain - worth * n for n, gain in enumerate(table, 1)]
+            found = max([0.0, *(values[n - 1] for n in mine)])
+            assert found == pytest.approx(max(0.0, *values), abs=1e-9)
 
 
 def test_thousands_that_wait_alike_are_a_few_items() -> None:

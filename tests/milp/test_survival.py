@@ -1,23 +1,25 @@
-"""A solver crashes, hangs or gives invalid answers in a replay: the replay ends normally, and reports it."""
+"""A solver crashes or hangs in a replay: the replay ends normally, and reports it."""
 
 import os
 import signal
 import sys
 from collections.abc import Iterator
-from typing import Literal
 
 import numpy as np
 import pytest
 
-from bft.milp.backends.process import SolverProcess
-from bft.milp.formulations.linear import Limits, LinearAnswer, LinearModel
+from bft.milp import SolverProcess
 from bft.models import Curve, Job, JobTable
-from bft.replay.engine.ledger import Outcome
-from bft.replay.engine.loop import Replay
-from bft.replay.engine.rules import Rules
-from bft.replay.policies import MilpPolicy
-from bft.replay.policies.solver import SolverOptions
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, from_changes
+from bft.replay import (
+    MilpPolicy,
+    NodeTrace,
+    Outcome,
+    Replay,
+    Rules,
+    SolverOptions,
+    from_changes,
+)
+from bft.replay.trace.node_trace import SECOND_NS
 
 # No solve here takes so long, however busy the machine is; and how long we wait for a worker that has been stopped.
 LIMIT_S, PATIENCE_S = 600.0, 0.3
@@ -71,52 +73,14 @@ def replay(at_step: dict[int, signal.Signals], worker: SolverProcess) -> Outcome
     return Replay(trace, jobs, policy, Rules(5)).run(on_step=interfere)
 
 
-def assert_as_good_as_undisturbed(outcome: Outcome, fallbacks: int) -> None:
-    steps = outcome.steps[outcome.steps["status"] != "end"]
-    assert (steps["status"] == "fallback").sum() == fallbacks
-    assert set(steps["status"]) <= {"optimal", "fallback", "nothing idle"}
-    assert steps.loc[steps["status"] == "fallback", "note"].str.len().gt(0).all()
-    assert (steps["gap"].fillna(0) < 1e-6).all()  # the exact DP stood in
-
-
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGABRT, signal.SIGSTOP])
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_worker_lost_in_a_replay_costs_one_decision_each_time(
     worker: SolverProcess, how: signal.Signals
 ) -> None:
     outcome = replay({15: how, 25: how, 35: how}, worker)
-    assert_as_good_as_undisturbed(outcome, fallbacks=3)
-    assert worker.started >= 3
-
-
-@pytest.mark.parametrize("lie", ["infeasible", "worse", "claim", "nan", "short"])
-def test_invalid_answers_in_a_replay_are_replaced(
-    worker: SolverProcess,
-    monkeypatch: pytest.MonkeyPatch,
-    lie: Literal["infeasible", "worse", "claim", "nan", "short"],
-) -> None:
-    asked = lied = 0
-    honest = SolverProcess.solve
-
-    def solve(
-        self: SolverProcess, model: LinearModel, backend: str, limits: Limits
-    ) -> LinearAnswer:
-        nonlocal asked, lied
-        asked += 1
-        answer = honest(self, model, backend, limits)
-        if asked % 4 or answer.x is None:
-            return answer
-        lied += 1
-        x = {
-            "infeasible": np.array(model.upper),
-            "worse": answer.x,
-            "claim": answer.x,
-            "nan": np.full_like(answer.x, np.nan),
-            "short": answer.x[:-1],
-        }[lie]
-        objective = answer.objective * (2.0 if lie in ("worse", "claim") else 1.0) + 1.0
-        return LinearAnswer("optimal", x, objective, objective)
-
-    monkeypatch.setattr(SolverProcess, "solve", solve)
-    outcome = replay({}, worker)
-    assert lied > 3
-    assert_as_good_as_undisturbed(outcome, fallbacks=lied)
+    steps = outcome.steps[outcome.steps["status"] != "end"]
+    lost = steps[steps["status"] == "fallback"]
+    assert len(lost) == 3 <= worker.started
+    assert set(steps["status"]) <= {"optimal", "fallback", "nothing idle"}
+    assert lost["note"].str.len().gt(0).all()
+    assert (steps["gap"].fillna(0) < 1e-6).all()  # the exact DP stood in

@@ -8,13 +8,11 @@ import pytest
 
 from bft.datasets import generate_dnn_jobs
 from bft.models import JobTable, jobs_from_frame
-from bft.replay import Options
-from bft.replay.engine.loop import Replay
+from bft.replay import NodeTrace, Options, Replay
 from bft.replay.inputs.load import load
 from bft.replay.inputs.notes import Watcher
 from bft.replay.options.table import PRESETS
 from bft.replay.results.bounds import bounds_of
-from bft.replay.trace.node_trace import NodeTrace
 
 OTHER_WINDOWS_S = (10.0, 30.0, 120.0, 300.0, 600.0)
 

@@ -12,9 +12,8 @@ import pytest
 from stated import option_at
 from toy_application import write_application
 
-from bft.replay import Options
+from bft.replay import Options, read_trace, write_trace
 from bft.replay.cli.main import run
-from bft.replay.trace.trace_files import read_trace, write_trace
 
 START = pd.Timestamp("2021-02-10")
 FLAGS = ("--cluster", "--option applications", "--policy")
@@ -51,14 +50,14 @@ def here(inputs: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def write_inputs() -> None:
-    rng = np.random.default_rng(4)
-    idle = (rng.random((60, 8)) < 0.7).astype(np.int8)
+    idle = (np.random.default_rng(4).random((60, 8)) < 0.7).astype(np.int8)
     idle[0] = 1
     times = pd.date_range(START, periods=60, freq="60s")
     trace = pd.DataFrame(idle, index=times, columns=[f"n{k}" for k in range(8)])
     trace.to_parquet("trace.parquet")
     trace.to_pickle("trace.pkl")
     trace.iloc[:, :5].to_parquet("fewer.parquet")
+    trace.iloc[:16].to_parquet("brief.parquet")
     trace.iloc[::-1].to_parquet("shuffled.parquet")
     Path("kinds.csv").write_text(
         "node,kind\n" + "".join(f"n{k},{'ab'[k % 2]}\n" for k in range(8))
@@ -109,23 +108,16 @@ def write_inputs() -> None:
         table.assign(
             **{column: table[column].map(json.dumps) for column in curves}
         ).to_csv(f"{name}.csv")
-    pairs = [
-        ("a", "b", 1.1, 1.05),
-        ("a", "a", 1.2, 1.2),
-        ("a", "c", 1.05, 1.15),
-        ("b", "c", 1.1, 1.1),
-    ]
-    pd.DataFrame(pairs, columns=["model_a", "model_b", "xi_a", "xi_b"]).to_csv(
-        "xi.csv", index=False
+    Path("xi.csv").write_text(
+        "model_a,model_b,xi_a,xi_b\n"
+        "a,b,1.1,1.05\na,a,1.2,1.2\na,c,1.05,1.15\nb,c,1.1,1.1\n"
     )
     read = read_trace("trace.parquet")
     classes = tuple(("cpu", "gpu")[k % 2] for k in range(len(read.nodes)))
     write_trace(replace(read, classes=classes), "classes.parquet")
-    memory = [
-        (model, batch, 1 + batch / 8.5) for model in "abc" for batch in (16, 32, 64)
-    ]
-    pd.DataFrame(memory, columns=["model", "batch", "memory_gib"]).to_csv(
-        "memory.csv", index=False
+    Path("memory.csv").write_text(
+        "model,batch,memory_gib\n"
+        + "".join(f"{m},{n},{1 + n / 8.5}\n" for m in "abc" for n in (16, 32, 64))
     )
     Path("tiresias.csv").write_text(
         "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n"

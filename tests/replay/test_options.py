@@ -4,6 +4,7 @@ import sys
 import tomllib
 from collections.abc import Callable
 from dataclasses import fields
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -58,72 +59,55 @@ def test_options_are_recorded_in_one_form_however_they_are_given() -> None:
     assert Options(**loose.flat()) == loose
 
 
-def test_a_preset_fills_in_what_is_not_given() -> None:
-    best = Options(preset="best")
-    assert (best.tfwd_s, best.rules.max_jobs, best.solver.backend) == (60.0, 0, "auto")
-    assert best.objective == "power:0.5+ageing:60:2"
-    some = Options(preset="best", tfwd_s=10, backend="cbc", max_jobs=None)
-    assert (some.tfwd_s, some.rules.max_jobs, some.solver.backend) == (10.0, 0, "cbc")
-    assert some.objective == best.objective
-    assert Options(**some.flat()) == some
-    published = Options()
-    assert (published.tfwd_s, published.objective, published.rules.max_jobs) == (
-        10.0,
-        "own",
-        10,
-    )
-    assert published.solver.backend == "cbc"
+CLUSTER = {"cluster": "2x2", "jobs": "j"}
+POLLUX = {"jobs": "j", "jobs_format": "pollux", "compat": "pollux"}
+SIA = POLLUX | {"compat": "sia", "policy": "sia"}
+SRTF = {"policy": "srtf", "compat": "lucid"}
+TIRESIAS = {
+    "policy": "tiresias-l",
+    "compat": "lucid",
+    "policy_options": {"limits": "3250"},
+}
+BEST = "power:0.5+ageing:60:2"
+# What is stated, and what follows where nothing else is.
+DEFAULTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({}, {"policy": "milp", "rules": Rules(), "solver": SolverOptions("cbc", time_limit_s=10)}),
+    ({}, {"tfwd_s": 10.0, "objective": "own", "rules.max_jobs": 10}),
+    ({"preset": "best"}, {"tfwd_s": 60.0, "rules.max_jobs": 0, "solver.backend": "auto", "objective": BEST}),
+    (
+        {"preset": "best", "tfwd_s": 10, "backend": "cbc", "max_jobs": None},
+        {"tfwd_s": 10.0, "rules.max_jobs": 0, "solver.backend": "cbc", "objective": BEST},
+    ),
+    (
+        CLUSTER | {"min_interval_s": 5, "backend": "highs", "max_jobs": None},
+        {"rules": Rules(max_jobs=0, min_interval_s=5), "solver": SolverOptions("highs", time_limit_s=10)},
+    ),
+    ({"xi": "x"}, {"policy": "milp-sharing"}),
+    (CLUSTER, {"rules.max_jobs": 0}),
+    (CLUSTER | {"max_jobs": 10}, {"rules.max_jobs": 10}),
+    (POLLUX, {"rules.start_overhead_s": 30.0}),
+    (POLLUX | {"start_overhead_s": 0}, {"rules.start_overhead_s": 0.0}),
+    (SIA, {"rules.start_overhead_s": 30.0, "rules.free_moves": True}),
+    (SIA, {"constants": {"freeze": "yes", "user_batch": "yes", "quantum": "0.01"}}),
+    ({"policy": "lucid", "compat": "lucid"}, {"constants": {"compat": "yes"}, "rules.restart_overhead": ()}),
+    (SRTF, {"constants": {"compat": "yes"}, "rules.restart_overhead": ((8, 40.0), (64, 60.0))}),
+    (TIRESIAS, {"constants": {"compat": "yes", "limits": "3250", "interval_s": "60", "placement": "all"}}),
+]  # fmt: skip
 
 
-def test_what_is_not_stated_keeps_its_default() -> None:
-    stated = Options(
-        cluster="2x2", jobs="j", min_interval_s=5, backend="highs", max_jobs=None
-    )
-    assert stated.rules == Rules(max_jobs=0, min_interval_s=5)
-    assert stated.solver == SolverOptions("highs", time_limit_s=10)
+@pytest.mark.parametrize(("stated", "expected"), DEFAULTS)
+def test_what_is_not_stated_follows_from_presets_and_other_options(
+    stated: dict[str, Any], expected: dict[str, Any]
+) -> None:
+    options = Options(**stated)
+    assert {name: attrgetter(name)(options) for name in expected} == expected
+    assert Options(**options.flat()) == options
 
 
 def test_what_is_no_option_is_refused() -> None:
     refused("unknown option 'tfwd'; did you mean 'tfwd_s'?", Options, tfwd=120)
     gap = "--option gap: expected a finite number >= 0 and < 1, not 1"
     refused(gap, SolverOptions, gap=1)
-
-
-def test_defaults_that_depend_on_other_options_are_filled_in() -> None:
-    assert (Options().policy, Options().rules, Options().solver) == (
-        "milp",
-        Rules(),
-        SolverOptions(time_limit_s=10),
-    )
-    assert Options(xi="x").policy == "milp-sharing"
-    assert Options(cluster="2x2", jobs="j").rules.max_jobs == 0
-    assert Options(cluster="2x2", jobs="j", max_jobs=10).rules.max_jobs == 10
-    pollux = {"jobs": "j", "jobs_format": "pollux", "compat": "pollux"}
-    assert Options(**pollux).rules.start_overhead_s == 30.0
-    assert Options(**pollux, start_overhead_s=0).rules.start_overhead_s == 0.0
-    sia = Options(**{**pollux, "compat": "sia"}, policy="sia")
-    assert (sia.rules.start_overhead_s, sia.rules.free_moves) == (30.0, True)
-    assert sia.constants == {
-        "freeze": "yes",
-        "user_batch": "yes",
-        "quantum": "0.01",
-    }
-    assert Options(policy="lucid", compat="lucid").constants == {"compat": "yes"}
-    assert Options(policy="lucid", compat="lucid").rules.restart_overhead == ()
-    srtf = Options(policy="srtf", compat="lucid")
-    assert (srtf.constants, srtf.rules.restart_overhead) == (
-        {"compat": "yes"},
-        ((8, 40.0), (64, 60.0)),
-    )
-    tiresias = Options(
-        policy="tiresias-l", compat="lucid", policy_options=(("limits", "3250"),)
-    )
-    assert tiresias.constants == {
-        "compat": "yes",
-        "limits": "3250",
-        "interval_s": "60",
-        "placement": "all",
-    }
 
 
 def test_names_are_taken_in_capitals_too(told: Callable[..., str]) -> None:
@@ -137,8 +121,7 @@ def test_the_command_line_has_every_option_by_the_name_that_errors_give_it() -> 
     assert command is not None
     names = {param.name: param.opts for param in command.params}
     for field in FIELDS.values():
-        flag = field.flag.partition("=")[0]
-        assert flag in names[parameter_name(field)]
+        assert field.flag.partition("=")[0] in names[parameter_name(field)]
     assert FIELDS.keys() == Options().flat().keys()
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -12,7 +13,6 @@ from processes import AMPLE_S, SCRIPT, result_of, signalled
 from bft.models import InputError
 from bft.replay.checkpoint import claimed
 from bft.replay.cli.main import run
-from bft.replay.results import run_directory as results
 
 ARGS = ["-Tfwd", "120", "--policy", "equal-share", "--no-u", "--out", "run"]
 FILES = {
@@ -75,17 +75,13 @@ def test_among_runs_started_together_one_wins_and_the_others_report_it(
             text=True,
             stdout=subprocess.PIPE,
         )
-        for most in (1, 2, 3)
+        for most in (1, 2)
     ]
     told = [process.communicate(timeout=AMPLE_S)[1] for process in together]
     codes = [process.returncode for process in together]
-    assert sorted(codes) == [0, 2, 2], told
-    for code, text in zip(codes, told, strict=True):
-        assert (
-            code == 0
-            or "another replay is writing here" in text
-            or "holds an earlier run" in text
-        )
+    assert sorted(codes) == [0, 2], told
+    said = "another replay is writing here|holds an earlier run"
+    assert re.search(said, told[codes.index(2)])
     assert (names(here), jobs_in_play()) == (["run"], codes.index(0) + 1)
 
 
@@ -140,21 +136,15 @@ shutil.rmtree = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-@pytest.mark.parametrize(
-    "more",
-    [
-        KILLED.format(count=1),
-        KILLED.format(count=2),
-        KILLED.format(count=3),
-        SHUTIL,
-    ],
-    ids=[
-        "between the renames",
-        "after them",
-        "notes brought over",
-        "before the earlier run is removed",
-    ],
-)
+KILLS = {
+    "between the renames": KILLED.format(count=1),
+    "after them": KILLED.format(count=2),
+    "notes brought over": KILLED.format(count=3),
+    "before the earlier run is removed": SHUTIL,
+}
+
+
+@pytest.mark.parametrize("more", KILLS.values(), ids=KILLS)
 def test_a_kill_during_the_replacement_of_a_run_loses_neither_run(
     here: Path, more: str
 ) -> None:
@@ -188,20 +178,3 @@ def test_a_draft_that_a_killed_run_left_is_removed_and_nothing_else(here: Path) 
         Path(name).write_text("")
     assert run(ARGS) == 0
     assert names(here) == sorted([*mine, "run", "run.checkpoint.zip.bak"])
-
-
-def test_drafts_have_names_of_their_own(here: Path) -> None:
-    def fill(folder: Path) -> None:
-        with (
-            results.run_directory(folder, force=False) as one,
-            results.run_directory(folder, force=False) as other,
-        ):
-            assert one != other
-            (one / "one").touch()
-            (other / "other").touch()
-
-    with pytest.raises(InputError, match="is kept as"):
-        fill(here / "run")
-    assert names(here / "run") == ["other"]
-    (kept,) = here.glob("run.draft-*")
-    assert names(kept) == ["one"]

@@ -10,16 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bft.models import Curve, InputError, Job, JobTable, jobs_to_frame
-from bft.models.tables import write_parquet
+from bft.models import Curve, InputError, Job, JobTable, jobs_to_frame, write_parquet
 from bft.replay import Options, always_idle, write_trace
 from bft.replay.inputs.notes import Notes, Watcher
-from bft.replay.inputs.shaping import (
-    repeated,
-    shaped,
-    shuffled,
-    with_arrivals,
-)
+from bft.replay.inputs.shaping import repeated, shaped, shuffled, with_arrivals
 from bft.replay.trace.node_trace import SECOND_NS
 
 DAY_NS = 86_400 * SECOND_NS

@@ -26,7 +26,7 @@ def outcome(spell_s: int, tfwd: int) -> tuple[float, float]:
         rows += [(at, f"n{node}", turn % 2 == 0) for node in range(4, 8)]
     trace = pd.DataFrame(rows, columns=["time", "node", "idle"])
     jobs = pd.DataFrame([{"name": name, **JOB} for name in "ab"])
-    run = bft.replay(trace, jobs, tfwd=tfwd, dedicated=False)
+    run = bft.replay(trace, jobs, tfwd=tfwd, backend="exact", dedicated=False)
     return run.metrics["used_share"], run.metrics["outcome"]
 
 

@@ -33,12 +33,8 @@ def kept(now: int, units: int, promises: Sequence[Promise]) -> list[bool]:
     reserved: list[tuple[int, int, int]] = []  # from, to, units
     answers = [False] * len(promises)
     for k in sorted(range(len(promises)), key=lambda k: promises[k].deadline):
-        for share in sorted(promises[k].rates):
-            plan = (
-                course(now, units, reserved, promises[k], share)
-                if share <= units
-                else None
-            )
+        for share in sorted(n for n in promises[k].rates if n <= units):
+            plan = course(now, units, reserved, promises[k], share)
             if plan is not None:
                 reserved += plan
                 answers[k] = True
@@ -64,8 +60,7 @@ def course(
         rate = promise.rates.get(size, Fraction(0))
         work = rate * Fraction(end - begin, SECOND)
         if rate and work >= left:
-            plan.append((begin, begin + ceil(left / rate * SECOND), size))
-            return plan
+            return [*plan, (begin, begin + ceil(left / rate * SECOND), size)]
         plan.append((begin, end, size))
         left, begin = left - work, end
     return None

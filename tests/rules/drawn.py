@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 from rules.world import SECOND
 from strategies import sizes
 
-from bft.models import Curve, Job, JobTable
-from bft.models.job_tables import write_jobs
-from bft.replay import Rules, write_trace
+from bft.models import Curve, Job, JobTable, write_jobs
+from bft.replay import NodeTrace, Rules, from_changes, write_trace
 from bft.replay.options.options import FIELDS
-from bft.replay.trace.node_trace import NodeTrace, from_changes
 
 START = 1_613_000_040 * SECOND  # a whole minute
 
@@ -143,14 +141,6 @@ class Case:
             _write(folder / "kinds.csv", ("node", "kind"), of_nodes)
             named["kinds"] = "kinds.csv"
         return {**named, **self.options}
-
-    @property
-    def moves(self) -> bool:
-        """Whether nodes of the log exchange their places (docs/host-jobs.md)."""
-        return (
-            bool({"return_time", "reserve"} & self.options.keys())
-            and "free_first" not in self.options
-        )
 
     def but(self, **changes: Any) -> Case:
         """The same replay with other options."""

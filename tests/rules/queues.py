@@ -4,18 +4,8 @@ from collections.abc import Callable
 from fractions import Fraction
 from typing import Any
 
-from rules.world import (
-    Answer,
-    Playing,
-    World,
-    consolidated,
-    longest_idle,
-    neighbours,
-    rate_of,
-)
+from rules.world import ENDLESS, Answer, Playing, World, consolidated, neighbours
 
-# Seconds of a job that makes no progress at Jreq.
-ENDLESS = Fraction(10**30)
 Spreads = Callable[[Playing], bool]
 
 
@@ -24,10 +14,10 @@ def place(free: list[int], count: int, per: int, *, spread: bool) -> list[int] |
     if count > len(free):
         return None
     if per == 1:
-        return longest_idle(free, count)
-    return (
-        neighbours(free, count, (), per) if spread else consolidated(free, count, per)
-    )
+        return free[:count]
+    if spread:
+        return neighbours(free, count, (), per)
+    return consolidated(free, count, per)
 
 
 def without(free: list[int], taken: list[int]) -> list[int]:
@@ -37,39 +27,22 @@ def without(free: list[int], taken: list[int]) -> list[int]:
 # --- starting waiting jobs, running ones are left alone ---------------------------------------------------------------
 
 
-def start(
-    world: World, order: list[Playing], *, blocks: bool, spreads: Spreads
-) -> Answer:
-    """Waiting jobs start in order; one that does not fit is skipped, or blocks the others."""
-    free, answer = world.free(), Answer()
-    for one in order:
-        if one.units:
-            continue
-        units = place(free, one.request, world.per, spread=spreads(one))
-        if units is not None:
-            answer.units[one.number] = units
-            free = without(free, units)
-        elif blocks:
-            break
-    return answer
-
-
-def seconds_left(one: Playing) -> Fraction:
-    """Remaining work over the rate at Jreq; a job without progress there needs longer than any other."""
-    rate = rate_of(one.job, one.request)
-    return (Fraction(one.job.pmax) - one.done) / rate if rate else ENDLESS
-
-
 def in_order_of(key: Callable[[Playing], Fraction]) -> Callable[..., Any]:
-    """Waiting jobs start in this order, those admitted first of equal ones."""
+    """Waiting jobs start in this order, those admitted first of equal ones; who does not fit is skipped, or blocks."""
 
     def made(*, backfill: bool, consolidate: bool) -> Callable[[World], Answer]:
         def decide(world: World) -> Answer:
-            order = sorted(world.play, key=key)
-            blocks = not backfill
-            return start(
-                world, order, blocks=blocks, spreads=lambda one: not consolidate
-            )
+            free, answer = world.free(), Answer()
+            for one in sorted(world.play, key=key):
+                if one.units:
+                    continue
+                units = place(free, one.request, world.per, spread=not consolidate)
+                if units is not None:
+                    answer.units[one.number] = units
+                    free = without(free, units)
+                elif not backfill:
+                    break
+            return answer
 
         return decide
 
@@ -77,7 +50,7 @@ def in_order_of(key: Callable[[Playing], Fraction]) -> Callable[..., Any]:
 
 
 fifo = in_order_of(lambda one: Fraction(0))
-sjf = in_order_of(lambda one: seconds_left(Playing(one.number, one.job)))
+sjf = in_order_of(lambda one: Playing(one.number, one.job).seconds(one.request))
 qssf = in_order_of(lambda one: Fraction(one.job.extra["estimate_s"]) * one.request)
 
 
@@ -86,9 +59,8 @@ def yarn_cs(
 ) -> Callable[[World], Answer]:
     def decide(world: World) -> Answer:
         free, answer = world.free(), Answer()
-        queues: dict[
-            str, list[Playing]
-        ] = {}  # in the order of their first jobs in play
+        # In the order of their first jobs in play.
+        queues: dict[str, list[Playing]] = {}
         used: dict[str, int] = {}
         for one in world.play:
             name = one.job.vc if by == "vc" else one.job.user
@@ -104,21 +76,15 @@ def yarn_cs(
         open_ones = [name for name in queues if queues[name]]
         while open_ones:
             name = min(open_ones, key=lambda name: used[name] / share[name])
-            one = queues[name][0]
-            allowed = (
-                used[name] + one.request <= max_share * len(world.idle)
-                or not used[name]
-            )
-            units = (
-                place(free, one.request, world.per, spread=not consolidate)
-                if allowed
-                else None
-            )
+            one, units = queues[name][0], None
+            after = used[name] + one.request
+            if not used[name] or after <= max_share * len(world.idle):
+                units = place(free, one.request, world.per, spread=not consolidate)
             if units is None:
                 open_ones.remove(name)
                 continue
             answer.units[one.number] = units
-            free, used[name] = without(free, units), used[name] + one.request
+            free, used[name] = without(free, units), after
             queues[name].pop(0)
             open_ones = [name for name in open_ones if queues[name]]
         return answer
@@ -131,29 +97,22 @@ def yarn_cs(
 
 def run(world: World, order: list[Playing], *, spreads: Spreads) -> Answer:
     """The walk with preemption through all jobs in play, most urgent first."""
-    surplus = without_room(world, order)
+    surplus, answer = without_room(world, order), Answer()
     if surplus is None:
-        return Answer()
-    answer, free, left = Answer(), world.free(), len(world.idle)
+        return answer
+    free, left = world.free(), len(world.idle)
     for at, one in enumerate(order):
         if one.units:
             left -= 0 if one.number in answer.units else len(one.units)
-            continue
-        if one.request > left:
+        if one.units or one.request > left:
             continue
         spread = spreads(one)
         units = place(free, one.request, world.per, spread=spread)
         if units is None:
-            later = [
-                other
-                for other in order[at:]
-                if other.units and other.number not in answer.units
-            ]
-            first = [other for other in later if other in surplus]
-            then = [other for other in later if other not in surplus]
-            for other in give_way(
-                world, one, [*first[::-1], *then[::-1]], free, spread=spread
-            ):
+            running = (other for other in order[:at:-1] if other.units)
+            later = [each for each in running if each.number not in answer.units]
+            later.sort(key=lambda other: other not in surplus)
+            for other in give_way(world, one, later, free, spread=spread):
                 answer.units[other.number] = []
                 free = [*reversed(other.units), *free]
             units = place(free, one.request, world.per, spread=spread)
@@ -190,18 +149,12 @@ def give_way(
 
     def fits(gone: list[Playing]) -> bool:
         more = [unit for one in gone for unit in one.units]
-        return (
-            place([*free, *more], newcomer.request, world.per, spread=spread)
-            is not None
-        )
+        found = place([*free, *more], newcomer.request, world.per, spread=spread)
+        return found is not None
 
-    count = next(
-        (n for n in range(1, len(candidates) + 1) if fits(candidates[:n])), None
-    )
-    if count is None:
-        return []
-    chosen = candidates[:count]
-    for one in reversed(candidates[:count]):  # who was asked last is spared first
+    counts = range(1, len(candidates) + 1)
+    chosen = candidates[: next((n for n in counts if fits(candidates[:n])), 0)]
+    for one in chosen[::-1]:  # who was asked last is spared first
         if fits([other for other in chosen if other is not one]):
             chosen.remove(one)
     return chosen
@@ -211,14 +164,13 @@ def srtf(*, by: str, consolidate: bool) -> Callable[[World], Answer]:
     def key(one: Playing) -> tuple[Fraction, bool, int]:
         if by == "units":
             return Fraction(one.request), not one.units, 0
-        seconds = seconds_left(one)
+        seconds = one.seconds(one.request)
         if by == "time":
             return seconds, not one.units, 0
         return min(seconds * one.request, ENDLESS), not one.units, one.request
 
     def decide(world: World) -> Answer:
-        return run(
-            world, sorted(world.play, key=key), spreads=lambda one: not consolidate
-        )
+        order = sorted(world.play, key=key)
+        return run(world, order, spreads=lambda one: not consolidate)
 
     return decide

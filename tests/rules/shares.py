@@ -1,12 +1,23 @@
 """Elastic policies as tests/rules/README.md states them: equal-share, optimus, sia."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from fractions import Fraction
 
-from rules.world import SECOND, Answer, Playing, World, by_node, rate_of
+from rules.world import (
+    ENDLESS,
+    SECOND,
+    Answer,
+    Playing,
+    World,
+    by_node,
+    emptiest,
+    rate_of,
+    tightest,
+)
 
-# Seconds of a job on units on which it makes no progress.
-ENDLESS = Fraction(10**30)
+# Units for a number of them from those free on each node; None where these do not suffice.
+Places = Callable[[dict[int, list[int]], int], list[int]]
 
 
 def at_most(one: Playing, units: int) -> int:
@@ -15,17 +26,15 @@ def at_most(one: Playing, units: int) -> int:
 
 
 def equal_share(world: World) -> Answer:
-    share, answer = len(world.idle) // len(world.play), Answer()
+    share = len(world.idle) // len(world.play)
+    counts = {one.number: at_most(one, share) for one in world.play}
     for one in world.play:
-        answer.counts[one.number] = at_most(one, share)
-    left = len(world.idle) - sum(answer.counts.values())
-    for one in world.play:
-        more = (
-            at_most(one, answer.counts[one.number] + left) - answer.counts[one.number]
-        )
-        answer.counts[one.number] += more
-        left -= more
-    return answer
+        left = len(world.idle) - sum(counts.values())
+        counts[one.number] = at_most(one, counts[one.number] + left)
+    return Answer(counts)
+
+
+# --- policies with rounds ---------------------------------------------------------------------------------------------
 
 
 def is_round(world: World, interval_s: int) -> bool:
@@ -33,11 +42,8 @@ def is_round(world: World, interval_s: int) -> bool:
 
 
 def next_round(world: World, interval_s: int) -> int | None:
-    return (
-        (world.now // (interval_s * SECOND) + 1) * interval_s * SECOND
-        if interval_s
-        else None
-    )
+    interval = interval_s * SECOND
+    return (world.now // interval + 1) * interval if interval else None
 
 
 def keep_what_runs(world: World, interval_s: int) -> Answer:
@@ -49,136 +55,98 @@ def keep_what_runs(world: World, interval_s: int) -> Answer:
     return answer
 
 
+def placed(
+    world: World, interval_s: int, counts: dict[int, int], places: Places, sign: int
+) -> Answer:
+    """Counts; on nodes of several units places for those whose number changes, which give up all of theirs before.
+
+    `sign`: 1 where the smallest are placed first, -1 where the largest are.
+    """
+    answer = Answer(wake_ns=next_round(world, interval_s))
+    if world.per == 1:
+        answer.counts = counts
+        return answer
+    changed = [one for one in world.play if counts[one.number] != len(one.units)]
+    kept = {unit for one in world.play if one not in changed for unit in one.units}
+    free = [unit for unit in world.idle if unit not in kept]
+    for one in sorted(changed, key=lambda one: sign * counts[one.number]):
+        units = places(by_node(free, world.per), counts[one.number])
+        answer.units[one.number] = units
+        free = [unit for unit in free if unit not in units]
+    return answer
+
+
+def on_the_emptiest(room: dict[int, list[int]], count: int) -> list[int]:
+    """Units of the nodes with most free units, the first ones of these."""
+    return [unit for node in emptiest(room) for unit in room[node]][:count]
+
+
+def on_the_tightest(room: dict[int, list[int]], count: int) -> list[int]:
+    """Units of the node with the fewest free units that has enough; else of the emptiest nodes."""
+    node = tightest(room, count)
+    return on_the_emptiest(room, count) if node is None else room[node][:count]
+
+
 def optimus(*, interval_s: int) -> Callable[[World], Answer]:
-    def seconds(one: Playing, units: int) -> Fraction:
-        rate = rate_of(one.job, units)
-        return (Fraction(one.job.pmax) - one.done) / rate if rate else ENDLESS
+    def offers(
+        world: World, counts: dict[int, int], left: int
+    ) -> Iterator[tuple[Fraction, int, int, int]]:
+        """What each job saves by its next size, a unit; negative, so that the least is the best."""
+        for at, one in enumerate(world.play):
+            now = counts[one.number]
+            after = next((n for n in one.sizes if n > now), now)
+            before, then = one.seconds(now), one.seconds(after)
+            if 0 < now < after <= now + left and then < before:
+                saved = (before - then) / (after - now)
+                yield -before if before == ENDLESS else -saved, at, one.number, after
 
     def decide(world: World) -> Answer:
         if not is_round(world, interval_s):
             return keep_what_runs(world, interval_s)
-        left, counts = (
-            len(world.idle),
-            dict.fromkeys((one.number for one in world.play), 0),
-        )
+        left, counts = len(world.idle), {one.number: 0 for one in world.play}
         for one in sorted(world.play, key=lambda one: one.job.jmin):
             if one.sizes[0] <= left:
                 counts[one.number] = one.sizes[0]
                 left -= one.sizes[0]
-        while True:
-            offers = []
-            for at, one in enumerate(world.play):
-                after = next((n for n in one.sizes if n > counts[one.number]), None)
-                if (
-                    not counts[one.number]
-                    or after is None
-                    or after - counts[one.number] > left
-                ):
-                    continue
-                before, then = seconds(one, counts[one.number]), seconds(one, after)
-                if then < before:
-                    saved = (
-                        before
-                        if before == ENDLESS
-                        else (before - then) / (after - counts[one.number])
-                    )
-                    offers.append((-saved, at, one.number, after))
-            if not offers:
-                break
-            _, _, number, after = min(offers)
+        while best := min(offers(world, counts, left), default=None):
+            _, _, number, after = best
             left -= after - counts[number]
             counts[number] = after
-        answer = Answer(wake_ns=next_round(world, interval_s))
-        if world.per == 1:
-            answer.counts = counts
-            return answer
-        changed = [one for one in world.play if counts[one.number] != len(one.units)]
-        free = unheld(world, changed)
-        for one in sorted(changed, key=lambda one: counts[one.number]):
-            answer.units[one.number] = emptiest(free, counts[one.number], world.per)
-            free = [unit for unit in free if unit not in answer.units[one.number]]
-        return answer
+        return placed(world, interval_s, counts, on_the_emptiest, 1)
 
     return decide
 
 
-def unheld(world: World, changed: list[Playing]) -> list[int]:
-    """The units that are free when jobs whose number changes give up all of theirs."""
-    kept = {unit for one in world.play if one not in changed for unit in one.units}
-    return [unit for unit in world.idle if unit not in kept]
-
-
-def emptiest(free: list[int], count: int, per: int) -> list[int]:
-    """Units of the nodes with most free units, the first ones of these."""
-    room = by_node(free, per)
-    order = sorted(room, key=lambda node: (-len(room[node]), node))
-    return [unit for node in order for unit in room[node]][:count]
-
-
-def tightest_or_emptiest(free: list[int], count: int, per: int) -> list[int]:
-    """Units of the node with the fewest free units that has enough; else of the emptiest nodes."""
-    room = by_node(free, per)
-    able = [node for node in room if count and len(room[node]) >= count]
-    if not able:
-        return emptiest(free, count, per)
-    return room[min(able, key=lambda node: (len(room[node]), node))][:count]
-
-
+@dataclass
 class Sia:
     """The utilities of sia; the best sum of them by enumeration."""
 
-    def __init__(
-        self,
-        *,
-        interval_s: int,
-        power: float,
-        no_allocation: float,
-        growth: float,
-        delay_s: float,
-    ) -> None:
-        self.interval_s, self.power, self.no_allocation = (
-            interval_s,
-            power,
-            no_allocation,
-        )
-        self.growth, self.delay_s = growth, delay_s
-        self.largest: dict[int, int] = {}  # most units that a job had at a decision
+    interval_s: int
+    power: float
+    no_allocation: float
+    growth: float
+    delay_s: float
+    # Most units that a job had at a decision.
+    largest: dict[int, int] = field(default_factory=dict)
 
     def __call__(self, world: World) -> Answer:
         for one in world.play:
-            self.largest[one.number] = max(
-                self.largest.get(one.number, 0), len(one.units)
-            )
+            most = max(self.largest.get(one.number, 0), len(one.units))
+            self.largest[one.number] = most
         if not is_round(world, self.interval_s):
             return keep_what_runs(world, self.interval_s)
         options = [self.utilities(world, one) for one in world.play]
-        best = max(
-            allocations(options, len(world.idle)),
-            key=lambda found: self.rank(world, options, found),
-        )
-        counts = {one.number: n for one, n in zip(world.play, best, strict=True)}
-        answer = Answer(wake_ns=next_round(world, self.interval_s))
-        if world.per == 1:
-            answer.counts = counts
-            return answer
-        changed = [one for one in world.play if counts[one.number] != len(one.units)]
-        free = unheld(world, changed)
-        for one in sorted(changed, key=lambda one: -counts[one.number]):
-            answer.units[one.number] = tightest_or_emptiest(
-                free, counts[one.number], world.per
-            )
-            free = [unit for unit in free if unit not in answer.units[one.number]]
-        return answer
 
-    def rank(
-        self, world: World, options: list[dict[int, float]], found: list[int]
-    ) -> tuple[float, int, list[int]]:
-        """The largest sum; then the fewest changes; then the last job has fewest units, and so on."""
-        total = sum(offer[n] for offer, n in zip(options, found, strict=True))
-        changed = sum(
-            n != len(one.units) for one, n in zip(world.play, found, strict=True)
-        )
-        return round(total, 9), -changed, [-n for n in reversed(found)]
+        def rank(found: list[int]) -> tuple[float, int, list[int]]:
+            """The largest sum; then the fewest changes; then the last job has fewest units, and so on."""
+            total = sum(offer[n] for offer, n in zip(options, found, strict=True))
+            now = (len(one.units) for one in world.play)
+            changed = sum(n != held for n, held in zip(found, now, strict=True))
+            return round(total, 9), -changed, [-n for n in reversed(found)]
+
+        best = max(allocations(options, len(world.idle)), key=rank)
+        counts = {one.number: n for one, n in zip(world.play, best, strict=True)}
+        return placed(world, self.interval_s, counts, on_the_tightest, -1)
 
     def utilities(self, world: World, one: Playing) -> dict[int, float]:
         """Worth of each configuration that it may get, by number of units."""
@@ -187,17 +155,17 @@ class Sia:
             for n in one.sizes
             if (n & (n - 1) == 0 if n <= world.per else n % world.per == 0)
         ]
-        sizes = [n for n in regular or one.sizes if rate_of(one.job, n) > 0]
+        rates = {n: float(rate_of(one.job, n)) for n in one.sizes}
+        sizes = [n for n in regular or one.sizes if rates[n] > 0]
         if not sizes:
             return {0: 0.0}
-        held = len(one.units)
-        keeps = held if held in one.sizes and rate_of(one.job, held) > 0 else 0
+        keeps = len(one.units) if rates.get(len(one.units), 0) > 0 else 0
         most = max(sizes[0], self.growth * self.largest[one.number])
-        least = min(float(rate_of(one.job, n)) for n in sizes if n <= most)
+        least = min(rates[n] for n in sizes if n <= most)
         worth = {0: 0.0}
         for n in {*sizes, keeps} - {0}:
             r = 1.0 if not keeps or n == keeps else self.share_of_life(world, one)
-            g = sizes[0] * float(rate_of(one.job, n)) / least
+            g = sizes[0] * rates[n] / least
             if (n <= most or n == keeps) and r > 0:
                 utility = (r * g) ** self.power
                 value = self.no_allocation + (utility if self.power > 0 else -utility)
@@ -207,10 +175,12 @@ class Sia:
     def share_of_life(self, world: World, one: Playing) -> float:
         """r: the part of a job's age that restarts leave, one more included."""
         age = (world.now - one.job.tsub_ns) / SECOND
-        restarts = max(one.starts - 1, 0) + one.rescales
+        times = one.times
+        restarts = max(times["starts"] - 1, 0) + times["rescales"] - times["stops"]
+        with_another = age + self.delay_s
         return (
-            max(age - self.delay_s * restarts, 0.0) / (age + self.delay_s)
-            if age + self.delay_s
+            max(age - self.delay_s * restarts, 0.0) / with_another
+            if with_another
             else 0.0
         )
 

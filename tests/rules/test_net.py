@@ -21,11 +21,19 @@ from rules.world import SECOND
 import bft
 from bft import milp
 from bft.models import Curve, Job, JobTable, Standing, deadline_weight
-from bft.replay import Decision, MilpPolicy, Policy, State, Traits, always_idle
+from bft.replay import (
+    Decision,
+    MilpPolicy,
+    MilpSharingPolicy,
+    NodeTrace,
+    Policy,
+    State,
+    Traits,
+    always_idle,
+)
 from bft.replay.cli.main import run
-from bft.replay.policies import MilpSharingPolicy
-from bft.replay.policies.registry import policy_type
-from bft.replay.trace.node_trace import NodeTrace, from_fragments
+from bft.replay.policies import policy_type
+from bft.replay.trace.node_trace import from_fragments
 
 pytestmark = pytest.mark.filterwarnings("error")
 Tables = dict[str, pd.DataFrame]
@@ -145,7 +153,10 @@ def test_held_and_unused_units_are_the_idle_ones(case: Case) -> None:
         assert len(set(unused)) == len(unused)
         there = {*held, *unused}
         assert len(there) == len(set(held)) + len(unused) == len(idle) * per
-        if not case.moves:
+        # Nodes of the log may exchange their places (docs/host-jobs.md).
+        if not {"return_time", "reserve"} & case.options.keys() or not case.options.get(
+            "free_first", True
+        ):
             assert {unit // per for unit in there} == idle
         used_s += len(set(held)) * (after - at) / 1e9
         idle_s += len(there) * (after - at) / 1e9
@@ -353,24 +364,14 @@ class Watched(MilpPolicy):
             weight *= self.objective.factor(
                 Standing(left, (state.time_ns - job.tsub_ns) / 1e9)
             )
-            on = {}
-            for kind in idle or [""]:
-                curve = (
-                    self.objective.curve_on(job, kind)
-                    if idle
-                    else self.objective.curve(job)
-                )
-                on[kind] = milp.Job(
-                    job.name,
-                    job.jmin,
-                    job.jmax,
-                    curve.ns,
-                    curve.ps,
-                    job.tcup_s,
-                    job.tcdw_s,
-                    weight,
-                    job.sizes,
-                )
+            curves = {"": self.objective.curve(job)}
+            if idle:
+                curves = {kind: self.objective.curve_on(job, kind) for kind in idle}
+            costs = (job.tcup_s, job.tcdw_s, weight, job.sizes)
+            on = {
+                kind: milp.Job(job.name, job.jmin, job.jmax, of.ns, of.ps, *costs)
+                for kind, of in curves.items()
+            }
             jobs.append(on)
             current.append(
                 (state.machine.kind_of(view.held[0]), view.units)
@@ -411,28 +412,6 @@ def test_a_decision_is_the_optimum_of_its_problem_alone(case: Case) -> None:
         assert decision.solution.objective == pytest.approx(
             alone.objective, rel=1e-9, abs=1e-9
         )
-
-
-@examples(24)
-@given(MILP)
-def test_one_idle_unit_more_never_lowers_the_objective(case: Case) -> None:
-    for problem, _ in decisions(case):
-        value = bft.solve(problem, backend="exact").objective
-        for more in one_unit_more(problem):
-            assert bft.solve(more, backend="exact").objective >= value - 1e-9 * abs(
-                value
-            )
-
-
-def one_unit_more(problem: milp.Problem) -> Iterator[milp.Problem]:
-    """The problem with one idle unit more, of each kind."""
-    kinds = problem.kinds
-    if kinds is None:
-        yield replace(problem, units=problem.units + 1)
-        return
-    for kind in kinds.units:
-        more = replace(kinds, units={**kinds.units, kind: kinds.units[kind] + 1})
-        yield replace(problem, units=problem.units + 1, kinds=more)
 
 
 def afresh(made: type[Policy]) -> type[Policy]:

@@ -18,14 +18,15 @@ from rules.queues import fifo, qssf, sjf, srtf, yarn_cs
 from rules.shares import Sia, equal_share, optimus
 from rules.tiresias import Tiresias
 from rules.whims import Whimsical, WhimsicalMover, WhimsicalRigid
-from rules.world import BOOKS, Answer, Told, World
+from rules.world import Answer, World
 
 from bft.models import JobTable
-from bft.replay import Policy, Replay, Rules, Traits
-from bft.replay.policies.registry import policy_type
-from bft.replay.trace.node_trace import NodeTrace
+from bft.replay import NodeTrace, Policy, Replay, Rules, Traits
+from bft.replay.policies import policy_type
 
 # --- the comparison ---------------------------------------------------------------------------------------------------
+
+BOOKS = ("rescale", "preemption", "stall", "start", "restart")
 
 
 def same(
@@ -34,69 +35,46 @@ def same(
     rules: Rules,
     policy: Policy,
     plain: Callable[[World], Answer],
-) -> Told:
-    traits = Traits.of(policy)
-    told = World(
-        trace, jobs, plain, rules, rigid=traits.rigid, migrates=traits.migrates
-    ).run()
+) -> None:
+    world = World(trace, jobs, plain, rules, Traits.of(policy)).run()
     outcome = Replay(trace, jobs, policy, rules).run()
-    records = dict(enumerate(outcome.records))
-    steps = outcome.steps[outcome.steps["status"] != "end"]
-    decisions = zip(
-        steps["time"].astype("int64"),
-        steps["idle"],
-        steps["used"],
-        steps["jobs"],
-        strict=True,
+    steps = outcome.steps[outcome.steps["status"] != "end"].assign(
+        time=lambda table: table["time"].astype("int64")
     )
-    assert list(decisions) == told.decisions
-    columns = (
-        outcome.allocations[name]
-        for name in ("job", "first_unit", "last_unit", "start_ns", "end_ns")
-    )
-    rows = zip(*columns, strict=True)
+    columns = (steps[name] for name in ("time", "idle", "used", "jobs"))
+    assert [*zip(*columns, strict=True)] == world.decisions
     held = [
-        (j, unit, begin, end)
-        for j, first, last, begin, end in rows
-        for unit in range(first, last + 1)
+        (row.job, unit, row.start_ns, row.end_ns)
+        for row in outcome.allocations.itertuples()
+        for unit in range(row.first_unit, row.last_unit + 1)
     ]
-    assert sorted(held) == sorted(told.held)
-    assert outcome.end_ns == told.end
-    for found, sum_of in (
-        (outcome.idle_unit_seconds, told.idle_s),
-        (outcome.used_unit_seconds, told.used_s),
-        (outcome.extra_gain, told.gain),
-        (outcome.paid, told.paid),
-        *((outcome.work_at(at), done) for at, done in told.course),
-    ):
-        assert found == pytest.approx(float(sum_of), rel=1e-9, abs=1e-9)
-    assert {
-        j: r.finish_ns for j, r in records.items() if r.finish_ns is not None
-    } == told.finish
-    assert {
-        j: r.start_ns for j, r in records.items() if r.start_ns is not None
-    } == told.start
-    assert [j for j, r in records.items() if r.refused_ns is not None] == sorted(
-        told.refused
-    )
-    for of, counted in (
-        ("starts", told.starts),
-        ("rescales", told.rescales),
-        ("preemptions", told.preemptions),
-    ):
-        assert {
-            j: getattr(r, of) for j, r in records.items() if getattr(r, of)
-        } == counted, of
-    for j, record in records.items():
-        assert record.work == pytest.approx(
-            float(told.work.get(j, Fraction(0))), rel=1e-9, abs=1e-9
-        )
-        for book in BOOKS:
-            lost = float(told.lost.get((j, book), Fraction(0)))
-            assert getattr(record, f"lost_to_{book}") == pytest.approx(
-                lost, rel=1e-9, abs=1e-9
-            ), (j, book)
-    return told
+    assert sorted(held) == sorted(world.held)
+    assert outcome.end_ns == world.now
+    for record, one in zip(outcome.records, world.jobs, strict=True):
+        exact = (record.start_ns, record.finish_ns, record.refused_ns is not None)
+        assert exact == (one.start, one.finish, one.refused)
+        counted = {
+            of: getattr(record, of) for of in ("starts", "rescales", "preemptions")
+        }
+        assert counted == {of: one.times[of] for of in counted}
+    about = [
+        (outcome.idle_unit_seconds, world.idle_s),
+        (outcome.used_unit_seconds, world.used_s),
+        (outcome.extra_gain, world.gain),
+        (outcome.paid, world.paid),
+        *((outcome.work_at(at), done) for at, done in world.course),
+        *(
+            (record.work, one.done)
+            for record, one in zip(outcome.records, world.jobs, strict=True)
+        ),
+        *(
+            (getattr(record, f"lost_to_{book}"), one.lost[book])
+            for record, one in zip(outcome.records, world.jobs, strict=True)
+            for book in BOOKS
+        ),
+    ]
+    found, expected = zip(*about, strict=True)
+    assert found == pytest.approx([*map(float, expected)], rel=1e-9, abs=1e-9)
 
 
 @pytest.mark.parametrize("kind", [Whimsical, WhimsicalRigid, WhimsicalMover])

@@ -65,7 +65,7 @@ class Tiresias:
 
     def sort_into_queue(self, world: World, one: Playing) -> None:
         counted = self.counted[one.number]
-        if not one.starts:
+        if not one.times["starts"]:
             return
         while (
             counted.queue < len(self.limits)

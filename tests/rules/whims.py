@@ -61,8 +61,7 @@ class Whimsical:
 
     def told(self, world: World) -> Iterator[tuple[str, int, list[int]]]:
         for one in world.play:
-            allowed = self.sizes(len(one.units), one.sizes)
-            yield one.job.name, len(one.units), allowed
+            yield one.job.name, len(one.units), self.sizes(len(one.units), one.sizes)
 
     def decide(self, state: State) -> Decision:
         found = whims(self.seed, state.time_ns, state.idle, self.seen(state))

@@ -6,22 +6,22 @@ options of `Rules`) and none of its programs. Policies are functions of a `World
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import pairwise
 from math import ceil
 
-from rules.admission import Promise, is_admitted
+from rules.admission import SECOND, Promise, is_admitted
 
 from bft.models import Job, JobTable
-from bft.replay import Rules
-from bft.replay.trace.node_trace import NodeTrace
+from bft.replay import NodeTrace, Rules, Traits
 
-SECOND = 1_000_000_000
 # A job with at most this part of its work left at an instant is done.
 DONE = Fraction(1, 10**12)
-BOOKS = ("rescale", "preemption", "stall", "start", "restart")
+# Seconds of a job on units on which it makes no progress.
+ENDLESS = Fraction(10**30)
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Answer:
 
 @dataclass
 class Playing:
-    """A job in play; `units` are ordered by when it got them."""
+    """A job and what has become of it; `units` are ordered by when it got them."""
 
     number: int
     job: Job
@@ -46,11 +46,14 @@ class Playing:
     trail: list[tuple[int, Fraction]] = field(default_factory=list)
     service: Fraction = Fraction(0)  # unit-seconds
     executed: Fraction = Fraction(0)  # seconds
-    starts: int = 0
-    rescales: int = 0  # decisions that changed its units and left it some
-    meets: bool = (
-        False  # on a node with another job that is spread over nodes, and spread itself
-    )
+    start: int | None = None
+    finish: int | None = None
+    refused: bool = False
+    # Starts, preemptions, decisions that changed its units, and those of them that left it none.
+    times: Counter[str] = field(default_factory=Counter)
+    lost: Counter[str] = field(default_factory=Counter)
+    # On a node with another job that is spread over nodes, and spread itself.
+    meets: bool = False
 
     @property
     def sizes(self) -> list[int]:
@@ -59,13 +62,20 @@ class Playing:
     @property
     def request(self) -> int:
         """Jreq; by default the smallest size that reaches 80 % of the rate at Jmax."""
-        if self.job.jreq is not None:
-            return self.job.jreq
-        return next(
+        return self.job.jreq or next(
             n
             for n in self.sizes
             if rate_of(self.job, n) * 10 >= rate_of(self.job, self.job.jmax) * 8
         )
+
+    @property
+    def left(self) -> Fraction:
+        return Fraction(self.job.pmax) - self.done
+
+    def seconds(self, units: int) -> Fraction:
+        """How long what is left takes on a number of units."""
+        rate = rate_of(self.job, units)
+        return self.left / rate if rate else ENDLESS
 
     def resumes(self, now: int) -> int:
         return max([now, *(until for until, _ in self.stalls)])
@@ -81,42 +91,12 @@ class Playing:
 
 def rate_of(job: Job, units: int) -> Fraction:
     """P at a number of units on which the job runs, linear between the points of its curve, constant after them."""
-    points = [
-        (int(n), Fraction(float(p)))
-        for n, p in zip(job.scalability.ns, job.scalability.ps, strict=True)
-    ]
+    curve = zip(job.scalability.ns, job.scalability.ps, strict=True)
+    points = [(int(n), Fraction(float(p))) for n, p in curve]
     for (n0, p0), (n1, p1) in pairwise(points):
         if n0 <= units <= n1:
             return p0 + (p1 - p0) * Fraction(units - n0, n1 - n0)
     return points[-1][1]
-
-
-@dataclass
-class Told:
-    """What a replay yields, to be compared."""
-
-    end: int = 0
-    work: dict[int, Fraction] = field(default_factory=dict)
-    finish: dict[int, int] = field(default_factory=dict)
-    start: dict[int, int] = field(default_factory=dict)
-    starts: dict[int, int] = field(default_factory=dict)
-    rescales: dict[int, int] = field(default_factory=dict)
-    preemptions: dict[int, int] = field(default_factory=dict)
-    refused: list[int] = field(default_factory=list)
-    lost: dict[tuple[int, str], Fraction] = field(default_factory=dict)
-    held: list[tuple[int, int, int, int]] = field(
-        default_factory=list
-    )  # job, unit, from, to
-    decisions: list[tuple[int, int, int, int]] = field(
-        default_factory=list
-    )  # when, idle, used, jobs in play
-    idle_s: Fraction = Fraction(0)  # unit-seconds within the window
-    used_s: Fraction = Fraction(0)
-    gain: Fraction = Fraction(0)  # of rescaled jobs, by their rates before
-    paid: Fraction = Fraction(0)
-    course: list[tuple[int, Fraction]] = field(
-        default_factory=list
-    )  # when, and what all jobs had done
 
 
 class World:
@@ -128,68 +108,63 @@ class World:
         jobs: JobTable,
         policy: Callable[[World], Answer],
         options: Rules,
-        *,
-        rigid: bool = False,
-        migrates: bool = False,
+        traits: Traits,
     ) -> None:
-        self.policy, self.options, self.rigid, self.migrates = (
-            policy,
-            options,
-            rigid,
-            migrates,
+        self.policy = policy
+        self.options = options
+        self.traits = traits
+        self.per = trace.units_per_node
+        changes = (
+            (time, trace.leaves(event).tolist(), trace.joins(event).tolist())
+            for event, time in enumerate(trace.times.tolist())
         )
-        self.jobs = list(jobs)
-        self.per = per = trace.units_per_node
-        self.nodes = len(trace.nodes)
         self.to_come = [
-            (
-                int(time),
-                [n * per + k for n in trace.leaves(e).tolist() for k in range(per)],
-                [n * per + k for n in trace.joins(e).tolist() for k in range(per)],
-            )
-            for e, time in enumerate(trace.times)
+            (time, self.units_of(left), self.units_of(joined))
+            for time, left, joined in changes
         ]
-        self.now, self.end = trace.start, trace.end
+        self.now = trace.start
+        self.end = trace.end
         self.idle: dict[int, int] = {}  # unit -> when it turned idle
+        self.jobs = [Playing(number, job) for number, job in enumerate(jobs)]
         self.play: list[Playing] = []  # in order of admission
-        self.queue = sorted(
-            range(len(self.jobs)), key=lambda j: (self.jobs[j].tsub_ns, j)
-        )  # not submitted yet
-        self.line: list[int] = []  # submitted, not in play
+        # Not submitted yet; submitted, but not in play.
+        self.queue = sorted(self.jobs, key=lambda one: one.job.tsub_ns)
+        self.line: list[Playing] = []
         self.got: dict[tuple[int, int], int] = {}  # (job, unit) -> since when
-        self.given_up: dict[
-            int, int
-        ] = {}  # units that jobs gave back at this instant, and which job
+        # Units that jobs gave back at this instant, and which job.
+        self.given_up: dict[int, int] = {}
         self.finished: list[Playing] = []  # since the policy was last asked
         self.rising = Fraction(0)  # by how much the last decision raised rates
-        self.window = max(
-            self.now, min((job.tsub_ns for job in self.jobs), default=self.now)
-        )
-        self.told = Told()
+        self.window = max([self.now, *(one.job.tsub_ns for one in self.queue[:1])])
+        # What is compared beside the jobs: who held which unit from when to when; when, idle, used, jobs in play;
+        # unit-seconds within the window; what rescaled jobs gain by their rates before, and what that has cost; when,
+        # and what all jobs had done.
+        self.held: list[tuple[int, int, int, int]] = []
+        self.decisions: list[tuple[int, int, int, int]] = []
+        self.idle_s = self.used_s = self.gain = self.paid = Fraction(0)
+        self.course: list[tuple[int, Fraction]] = []
+
+    def units_of(self, nodes: list[int]) -> list[int]:
+        return [node * self.per + k for node in nodes for k in range(self.per)]
 
     # --- what a policy may look at ------------------------------------------------------------------------------------
 
-    def holder(self, unit: int) -> Playing | None:
-        return next((one for one in self.play if unit in one.units), None)
-
     def free(self) -> list[int]:
         """Idle units that nobody holds, those idle longest first, of these the lowest number."""
-        free = [unit for unit in self.idle if self.holder(unit) is None]
-        return sorted(free, key=lambda unit: (self.idle[unit], unit))
+        held = {unit for one in self.play for unit in one.units}
+        return sorted(self.idle.keys() - held, key=lambda unit: (self.idle[unit], unit))
 
     # --- time ---------------------------------------------------------------------------------------------------------
 
-    def run(self) -> Told:
+    def run(self) -> World:
         decided, pending, wake = None, False, None
         interval = round(self.options.min_interval_s * SECOND)
         while self.play or self.line or self.queue:
-            ready = (
-                self.now + 1
-                if decided is None
-                else max(decided + interval, self.now + 1)
-            )
+            ready = self.now + 1
+            if decided is not None:
+                ready = max(decided + interval, ready)
             instants = [one for one in map(self.finishes, self.play) if one is not None]
-            instants += [max(self.jobs[j].tsub_ns, self.now) for j in self.queue[:1]]
+            instants += [max(one.job.tsub_ns, self.now) for one in self.queue[:1]]
             instants += [time for time, _, _ in self.to_come[:1]]
             instants += [wake] if wake is not None and self.play else []
             instants += [ready] if pending else []
@@ -206,66 +181,47 @@ class World:
             pending |= changed or (
                 self.options.events == "all" and (finished or admitted or woken)
             )
-            if (
-                not pending
-                or self.now >= self.end
-                or (decided is not None and self.now < decided + interval)
-            ):
+            early = decided is not None and self.now < decided + interval
+            if not pending or self.now >= self.end or early:
                 continue
             pending = False
             if self.play:
                 decided, wake = self.now, self.decide()
         for one in self.play:
             self.drop(one, list(one.units))
-            self.told.work[one.number] = one.done
-            self.note(one)
-        self.told.end = self.now
-        return self.told
+        return self
 
     def finishes(self, one: Playing) -> int | None:
         rate = self.rate(one)
         if not rate:
             return None
-        return one.resumes(self.now) + max(
-            0, ceil((Fraction(one.job.pmax) - one.done) / rate * SECOND)
-        )
+        return one.resumes(self.now) + max(0, ceil(one.left / rate * SECOND))
 
     def rate(self, one: Playing) -> Fraction:
         if len(one.units) not in one.sizes:
             return Fraction(0)
-        rate, nodes = (
-            rate_of(one.job, len(one.units)),
-            {unit // self.per for unit in one.units},
-        )
-        if len(nodes) > -(-len(one.units) // self.per):
+        rate = rate_of(one.job, len(one.units))
+        if len(by_node(one.units, self.per)) > -(-len(one.units) // self.per):
             rate /= Fraction(one.job.spread_slowdown)
-        return (
-            rate * (1 - Fraction(self.options.network_interference))
-            if one.meets
-            else rate
-        )
+        if one.meets:
+            rate *= 1 - Fraction(self.options.network_interference)
+        return rate
 
     def all_done(self, instant: int) -> Fraction:
         """What all jobs had done at an earlier instant, since which nothing happened but progress."""
-        return sum(
-            (one.done_at(instant) if one.units else one.done for one in self.play),
-            sum(self.told.work.values(), Fraction(0)),
-        )
+        done = (one.done_at(instant) if one.units else one.done for one in self.jobs)
+        return sum(done, Fraction(0))
 
     def pass_time(self, then: int) -> None:
         inside = Fraction(max(0, then - max(self.now, self.window)), SECOND)
-        self.told.idle_s += len(self.idle) * inside
-        self.told.used_s += sum(len(one.units) for one in self.play) * inside
-        self.told.gain += self.rising * Fraction(then - self.now, SECOND)
-        middle = (self.now + then) // 2
+        seconds = Fraction(then - self.now, SECOND)
+        self.idle_s += len(self.idle) * inside
+        self.used_s += sum(len(one.units) for one in self.play) * inside
+        self.gain += self.rising * seconds
         for one in self.play:
             if not one.units:
                 continue
-            rate, at, seconds = (
-                self.rate(one),
-                self.now,
-                Fraction(then - self.now, SECOND),
-            )
+            rate, at = self.rate(one), self.now
             one.service += len(one.units) * seconds
             one.executed += seconds
             one.trail.append((self.now, one.done))
@@ -276,28 +232,25 @@ class World:
             one.trail.append((at, one.done))
             one.done += rate * Fraction(then - at, SECOND)
             one.trail.append((then, one.done))
+        middle = (self.now + then) // 2
         if middle > self.now:
-            self.told.course.append((middle, self.all_done(middle)))
+            self.course.append((middle, self.all_done(middle)))
         self.now = then
 
     # --- stages of an instant -----------------------------------------------------------------------------------------
 
     def finish(self) -> bool:
-        running = [
+        done = [
             one
             for one in self.play
-            if self.rate(one) and one.resumes(self.now) == self.now
-        ]
-        done = [
-            one for one in running if one.done >= Fraction(one.job.pmax) * (1 - DONE)
+            if self.rate(one)
+            and one.resumes(self.now) == self.now
+            and one.left <= Fraction(one.job.pmax) * DONE
         ]
         for one in done:
-            self.told.finish[one.number], self.told.work[one.number] = (
-                self.now,
-                Fraction(one.job.pmax),
-            )
+            one.finish = self.now
+            one.done = Fraction(one.job.pmax)
             self.give_back(one, list(one.units))
-            self.note(one)
             self.play.remove(one)
         self.finished += done
         self.meet()
@@ -307,14 +260,11 @@ class World:
         if not self.to_come or self.to_come[0][0] != self.now:
             return False
         _, gone, come = self.to_come.pop(0)
-        losers = [one for one in self.play if set(one.units) & set(gone)]
-        for one in losers:
+        for one in [one for one in self.play if set(one.units) & set(gone)]:
             rate = self.rate(one)
             self.drop(one, [unit for unit in one.units if unit in gone])
-            self.told.preemptions[one.number] = (
-                self.told.preemptions.get(one.number, 0) + 1
-            )
-            if self.rigid:
+            one.times["preemptions"] += 1
+            if self.traits.rigid:
                 self.return_to_checkpoint(one)
                 self.give_back(one, list(one.units))
             else:
@@ -329,47 +279,34 @@ class World:
 
     def return_to_checkpoint(self, one: Playing) -> None:
         every = round(self.options.checkpoint_interval_s * SECOND)
-        saved = one.done_at(
-            self.now - (self.now - one.begun) % every if every else self.now
-        )
+        since = (self.now - one.begun) % every if every else 0
+        saved = one.done_at(self.now - since)
         self.lose(one, "preemption", one.done - saved)
         one.done = saved
 
     def admit(self) -> bool:
-        while self.queue and self.jobs[self.queue[0]].tsub_ns <= self.now:
-            number = self.queue.pop(0)
-            if self.refuses(self.jobs[number]):
-                self.told.refused.append(number)
-            else:
-                self.line.append(number)
+        while self.queue and self.queue[0].job.tsub_ns <= self.now:
+            one = self.queue.pop(0)
+            one.refused = self.refuses(one)
+            self.line += [] if one.refused else [one]
         most, before = self.options.max_jobs or len(self.jobs), len(self.play)
         while self.line and len(self.play) < most:
-            number = self.line.pop(0)
-            self.play.append(Playing(number, self.jobs[number]))
+            self.play.append(self.line.pop(0))
         return len(self.play) > before
 
-    def refuses(self, job: Job) -> bool:
-        if self.options.admission == "all" or job.deadline_ns is None:
+    def refuses(self, newcomer: Playing) -> bool:
+        if self.options.admission == "all" or newcomer.job.deadline_ns is None:
             return False
-        known = [(one.job, one.done) for one in self.play] + [
-            (self.jobs[j], Fraction(0)) for j in self.line
-        ]
-        promises = [
-            self.promise(one, done)
-            for one, done in known
-            if one.deadline_ns is not None
-        ]
-        units = self.options.admission_units or len(self.idle)
+        known = [one for one in (*self.play, *self.line) if one.job.deadline_ns]
+        promises = [self.promise(one) for one in known]
         open_ones = [promise for promise in promises if promise.deadline > self.now]
-        return not is_admitted(
-            self.now, units, self.promise(job, Fraction(0)), open_ones
-        )
+        units = self.options.admission_units or len(self.idle)
+        return not is_admitted(self.now, units, self.promise(newcomer), open_ones)
 
-    def promise(self, job: Job, done: Fraction) -> Promise:
-        one = Playing(0, job)
-        sizes = [one.request] if self.rigid else one.sizes
-        rates = {n: rate_of(job, n) for n in sizes}
-        return Promise(rates, Fraction(job.pmax) - done, job.deadline_ns or 0)
+    def promise(self, one: Playing) -> Promise:
+        sizes = [one.request] if self.traits.rigid else one.sizes
+        rates = {n: rate_of(one.job, n) for n in sizes}
+        return Promise(rates, one.left, one.job.deadline_ns or 0)
 
     # --- the decision -------------------------------------------------------------------------------------------------
 
@@ -382,38 +319,24 @@ class World:
         else:
             self.rising = Fraction(0)
         used = sum(len(one.units) for one in self.play)
-        self.told.decisions.append((self.now, len(self.idle), used, len(self.play)))
+        self.decisions.append((self.now, len(self.idle), used, len(self.play)))
         return wake
 
     def carry_out(self, answer: Answer) -> None:
         """First all releases, then what jobs get, in order of admission."""
+        jobs = self.jobs
         before = {one.number: (len(one.units), self.rate(one)) for one in self.play}
-        named = {
-            n: units
-            for n, units in answer.units.items()
-            if set(units) != set(self.of(n).units)
-        }
-        wanted = {
-            n: count
-            for n, count in answer.counts.items()
-            if count != len(self.of(n).units)
-        }
+        named = {n: u for n, u in answer.units.items() if set(u) != set(jobs[n].units)}
+        wanted = {n: k for n, k in answer.counts.items() if k != len(jobs[n].units)}
+        wanted |= {n: len(units) for n, units in named.items()}
         growing = []
-        for one in self.play:
-            had = list(one.units)
-            if one.number in named:
-                self.give_back(
-                    one, [unit for unit in had if unit not in named[one.number]]
-                )
-                gets = len(named[one.number]) > len(one.units)
-            elif one.number in wanted:
-                self.give_back(
-                    one, newest(had, len(had) - wanted[one.number], self.per)
-                )
-                gets = wanted[one.number] > len(one.units)
-            else:
-                continue
-            if gets:
+        for one in [one for one in self.play if one.number in wanted]:
+            keeps = named.get(one.number, one.units)
+            gone = [unit for unit in one.units if unit not in keeps]
+            if one.number not in named:
+                gone = newest(one.units, len(one.units) - wanted[one.number], self.per)
+            self.give_back(one, gone)
+            if wanted[one.number] > len(one.units):
                 growing.append(one)
             else:
                 self.pay(one, *before[one.number])
@@ -422,64 +345,50 @@ class World:
                 units = [unit for unit in named[one.number] if unit not in one.units]
             else:
                 units = self.choose(wanted[one.number] - len(one.units), one.units)
-            for unit in units:
-                self.got[one.number, unit] = self.now
+            self.got |= {(one.number, unit): self.now for unit in units}
             one.units += units
             self.pay(one, *before[one.number])
         self.meet()
-        self.rising = sum(
-            (
-                self.rate(self.of(number)) - before[number][1]
-                for number in {*named, *wanted}
-                if before[number][0]
-            ),
-            Fraction(0),
-        )
+        rises = (self.rate(jobs[n]) - before[n][1] for n in wanted if before[n][0])
+        self.rising = sum(rises, Fraction(0))
 
-    def of(self, number: int) -> Playing:
-        return next(one for one in self.play if one.number == number)
-
-    def choose(self, count: int, near: Iterable[int]) -> list[int]:
+    def choose(self, count: int, near: list[int]) -> list[int]:
         """Which free units a growing job takes."""
-        return (
-            longest_idle(self.free(), count)
-            if self.per == 1
-            else neighbours(self.free(), count, near, self.per)
-        )
+        free = self.free()
+        if self.per == 1:
+            return free[:count]
+        return neighbours(free, count, near, self.per)
 
     def pay(self, one: Playing, had: int, rate: Fraction) -> None:
         """What a decision costs a job that had so many units, at its rate before."""
         count = len(one.units)
+        one.times["rescales" if had else "starts"] += 1
         if had:
-            self.told.rescales[one.number] = self.told.rescales.get(one.number, 0) + 1
-            one.rescales += bool(count)
+            one.times["stops"] += not count
         else:
-            one.starts += 1
-            self.told.start.setdefault(one.number, self.now)
+            one.start = self.now if one.start is None else one.start
             one.begun, one.trail = self.now, [(self.now, one.done)]
         seconds = one.job.tcdw_s if count < had else one.job.tcup_s
         self.charge(one, seconds, rate, "rescale" if had else "stall")
         if not count:
             self.end_run(one)
-        elif not had and one.starts == 1:
+        elif not had and one.times["starts"] == 1:
             self.stall(one, Fraction(self.options.start_overhead_s), "start")
         elif not had:
             self.stall(one, self.restart_s(count) * self.waits(one), "restart")
-        elif self.migrates:
+        elif self.traits.migrates:
             self.stall(one, self.restart_s(count), "move")
 
     def restart_s(self, count: int) -> Fraction:
         pairs = self.options.restart_overhead or ((1, 0.0),)
-        return Fraction(
-            next((seconds for upto, seconds in pairs if count <= upto), pairs[-1][1])
-        )
+        fitting = (seconds for upto, seconds in pairs if count <= upto)
+        return Fraction(next(fitting, pairs[-1][1]))
 
     def waits(self, one: Playing) -> Fraction:
         """The part of a restart that does not overlap with other jobs on its units."""
-        swapped = all(
-            self.given_up.get(unit, one.number) != one.number for unit in one.units
-        )
-        return 1 - Fraction(self.options.restart_overlap) if swapped else Fraction(1)
+        givers = {self.given_up.get(unit, one.number) for unit in one.units}
+        overlap = 0 if one.number in givers else self.options.restart_overlap
+        return 1 - Fraction(overlap)
 
     def charge(self, one: Playing, seconds: float, rate: Fraction, why: str) -> None:
         if self.options.cost_model == "stall":
@@ -496,16 +405,14 @@ class World:
 
     def lose(self, one: Playing, why: str, work: Fraction) -> None:
         if why in ("rescale", "move"):  # the price of what rescales gain
-            self.told.paid += work
+            self.paid += work
         stalls = self.options.cost_model == "stall"
         book = {"rescale": "stall" if stalls else why, "move": "restart"}.get(why, why)
-        self.told.lost[one.number, book] = (
-            self.told.lost.get((one.number, book), Fraction(0)) + work
-        )
+        one.lost[book] += work
 
     def drop(self, one: Playing, units: list[int]) -> None:
         """A job no longer holds these units."""
-        self.told.held += [
+        self.held += [
             (one.number, unit, self.got.pop((one.number, unit)), self.now)
             for unit in units
         ]
@@ -519,33 +426,18 @@ class World:
         """A stall belongs to a run."""
         one.stalls, one.trail = [], []
 
-    def note(self, one: Playing) -> None:
-        if one.starts:
-            self.told.starts[one.number] = one.starts
-
     def meet(self) -> None:
         """Which jobs on several nodes share a node with another such job."""
         if not self.options.network_interference:
             return
-        nodes = {
-            one.number: {unit // self.per for unit in one.units} for one in self.play
-        }
-        spread = [number for number, on in nodes.items() if len(on) > 1]
+        nodes = {one.number: {*by_node(one.units, self.per)} for one in self.play}
+        spread = {number: on for number, on in nodes.items() if len(on) > 1}
         for one in self.play:
-            others = [
-                number
-                for number in spread
-                if number != one.number and nodes[number] & nodes[one.number]
-            ]
-            one.meets = one.number in spread and bool(others)
+            own = spread.get(one.number, set())
+            one.meets = any(own & on for k, on in spread.items() if k != one.number)
 
 
 # --- which unit -------------------------------------------------------------------------------------------------------
-
-
-def longest_idle(free: list[int], count: int) -> list[int]:
-    """The units of nodes of one unit that a growing job takes; `free` in the order of idle times."""
-    return free[:count]
 
 
 def by_node(units: Iterable[int], per: int) -> dict[int, list[int]]:
@@ -562,21 +454,23 @@ def tightest(room: dict[int, list[int]], count: int) -> int | None:
     return min(able, key=lambda node: (len(room[node]), node), default=None)
 
 
+def emptiest(room: dict[int, list[int]]) -> list[int]:
+    """The nodes, those with most free units first."""
+    return sorted(room, key=lambda node: (-len(room[node]), node))
+
+
 def neighbours(
     free: Iterable[int], count: int, near: Iterable[int], per: int
 ) -> list[int]:
     """On nodes of several units: on the job's own nodes first; then the emptiest nodes, the rest where it fits best."""
     room, own, taken = by_node(free, per), by_node(near, per), []
-    ours = [node for node in own if node in room]
-    for node in sorted(
-        ours, key=lambda node: (-len(own[node]), -len(room[node]), node)
-    ):
+    ours = [node for node in emptiest(room) if node in own]
+    for node in sorted(ours, key=lambda node: -len(own[node])):
         taken += room[node][: count - len(taken)]
     room = {node: units for node, units in room.items() if node not in own}
     while len(taken) < count:
         node = tightest(room, count - len(taken))
-        if node is None:
-            node = min(room, key=lambda node: (-len(room[node]), node))
+        node = emptiest(room)[0] if node is None else node
         taken += room.pop(node)[: count - len(taken)]
     return taken
 
@@ -584,27 +478,20 @@ def neighbours(
 def consolidated(free: Iterable[int], count: int, per: int) -> list[int] | None:
     """Whole free nodes, the first ones, and the rest on the tightest other node; None where there are none such."""
     room, taken = by_node(free, per), []
-    for node in [node for node in sorted(room) if len(room[node]) == per][
-        : count // per
-    ]:
+    whole = [node for node in room if len(room[node]) == per][: count // per]
+    for node in whole:
         taken += room.pop(node)
-    if len(taken) < count // per * per:
+    rest = count - len(taken)
+    node = tightest(room, rest)
+    if len(whole) < count // per or (rest and node is None):
         return None
-    if count % per:
-        node = tightest(room, count % per)
-        if node is None:
-            return None
-        taken += room[node][: count % per]
-    return taken
+    return taken + (room[node][:rest] if rest else [])
 
 
 def newest(held: list[int], count: int, per: int) -> list[int]:
     """The units that a shrinking job releases."""
-    if count <= 0:
-        return []
-    if per == 1:
-        return held[len(held) - count :]
     own = by_node(held, per)
-    return sorted(held, key=lambda unit: (len(own[unit // per]), -held.index(unit)))[
-        :count
-    ]
+    fewest = held[::-1]
+    if per > 1:
+        fewest.sort(key=lambda unit: len(own[unit // per]))
+    return fewest[: max(count, 0)]

@@ -1,104 +1,11 @@
-"""Admission by deadlines, against a policy that keeps to the shares; `tests/rules/admission.py` has the rule."""
+"""Admission by deadlines, where a user reads of it; `tests/rules/admission.py` has the rule."""
 
-import itertools
 import json
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
-import numpy as np
 import pytest
-from drawing import examples
-from hypothesis import given
-from hypothesis import strategies as st
-from rules.whims import allowed_sizes
-
-from bft.models import Curve, Job, JobTable
-from bft.replay import (
-    Decision,
-    Replay,
-    Rules,
-    State,
-    Traits,
-    always_idle,
-)
-from bft.replay.engine.deadlines import Due, minimum_shares
-
-SECOND = 10**9
-
-
-@st.composite
-def due(draw: st.DrawFn) -> Due:
-    most = draw(st.integers(1, 4))
-    steps = draw(st.lists(st.integers(0, 3), min_size=most, max_size=most))
-    rates = np.array(
-        [0, *itertools.accumulate(steps, initial=1)][: most + 1], dtype=np.float64
-    )
-    sizes = draw(st.sets(st.integers(1, most), min_size=1)) | {most}
-    left, deadline = float(draw(st.integers(1, 60))), draw(st.integers(1, 30)) * SECOND
-    return Due(rates, tuple(sorted(sizes)), left, deadline)
-
-
-@dataclass
-class Keeps:
-    """Gives each job the share that admission has counted on, as it knows what is left of it."""
-
-    name: str = field(default="keeps", init=False)
-    traits: ClassVar[Traits] = Traits(clairvoyant=True)
-
-    def decide(self, state: State) -> Decision:
-        jobs = [
-            Due(
-                view.job.rates,
-                tuple(allowed_sizes(view.job)),
-                view.remaining,
-                view.job.deadline_ns or 0,
-            )
-            for view in state.jobs
-        ]
-        shares, left = minimum_shares(state.time_ns, state.idle, jobs), state.idle
-        counts = [0] * len(jobs)
-        for index in sorted(range(len(jobs)), key=lambda each: jobs[each].deadline_ns):
-            counts[index] = state.jobs[index].job.at_most(min(shares[index] or 0, left))
-            left -= counts[index]
-        return Decision(tuple(counts))
-
-
-def table(jobs: Sequence[Due], submits: Sequence[int]) -> JobTable:
-    made = []
-    for k, (each, submit) in enumerate(zip(jobs, submits, strict=True)):
-        curve, at = Curve(np.arange(len(each.rates)), each.rates), submit * SECOND
-        least, most = each.sizes[0], each.sizes[-1]
-        job = Job(f"j{k}", at, least, most, each.left, 0.0, 0.0, curve, curve)
-        due_ns = at + each.deadline_ns
-        made.append(replace(job, sizes=each.sizes, deadline_ns=due_ns))
-    return JobTable(tuple(made))
-
-
-@examples(60)
-@given(
-    st.lists(st.tuples(due(), st.integers(0, 20)), min_size=1, max_size=7),
-    st.integers(1, 5),
-)
-def test_a_policy_that_keeps_to_the_shares_meets_the_deadline_of_everybody_admitted(
-    given_jobs: list[tuple[Due, int]], units: int
-) -> None:
-    jobs = table(*zip(*given_jobs, strict=True))
-    rules = Rules(0, admission="deadline")
-    outcome = Replay(always_idle(units, 0, 1000 * SECOND), jobs, Keeps(), rules).run()
-    for record in outcome.records:
-        assert (
-            (record.finish_ns is None)
-            == (record.refused_ns is not None)
-            == record.left_out
-        )
-        if record.finish_ns is not None:
-            assert (
-                record.finish_ns <= (record.job.deadline_ns or 0) + 10
-            )  # each rescale rounds to a nanosecond
-        else:
-            assert record.refused_ns == record.job.tsub_ns
 
 
 @pytest.fixture
@@ -132,9 +39,7 @@ def test_refused_jobs_are_counted_and_said(refusing: Any, told: Any) -> None:
     expected |= {"in_system": 3, "finished": 3, "cancelled": 0}
     assert expected.items() <= metrics["census"].items()
     assert metrics["census"]["counted"]["jobs_submitted"] == "submitted"
-    without = (
-        "--option admission-units has no effect without --option admission=deadline"
-    )
+    without = "admission-units has no effect without --option admission=deadline"
     told("--cluster 2x1 --jobs j.csv --option admission-units=3", without, code=2)
 
 

@@ -23,8 +23,7 @@ def test_all_jobs_that_it_accepted_are_accepted_and_end_in_its_slots(
         jobs, policy, fidelity.CACHED, units=64 * len(jobs)
     )
     assert refused == 0
-    ends = fidelity.in_slots(allocations, end_s, 2.0)
-    late = ends - run["end_s"].to_numpy()
+    late = fidelity.in_slots(allocations, end_s, 2.0) - run["end_s"].to_numpy()
     assert np.sum(np.abs(late) < 1) == 68
     assert np.abs(np.mean(late)) < 5
     long = (run["jct_s"] > run["jct_s"].mean()).to_numpy()

@@ -4,16 +4,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import pytest
+from worlds import START, Scripted, instant, make, replay, traced
 
-from bft.models import Curve, Job, JobTable
-from bft.replay import Decision, EqualShare, Policy, Replay, State, Traits
+from bft.replay import Decision, Policy, Replay, State, Traits
 from bft.replay.engine.ledger import JobRecord
 from bft.replay.engine.policy_api import RunInterval
 from bft.replay.policies.checking import make_world
 from bft.replay.policies.registry import policy_type
-from bft.replay.trace.node_trace import SECOND_NS, from_changes
 
 
 @dataclass
@@ -83,48 +81,13 @@ def test_all_that_a_job_held_and_did_is_shown_once(name: str) -> None:
     assert {"decision", "leave", "finish"} <= endings.keys()
 
 
-@dataclass
-class Keeper(EqualShare):
-    """Equal shares; keeps all states."""
-
-    seen: list[State] = field(default_factory=list)
-
-    def decide(self, state: State) -> Decision:
-        self.seen.append(state)
-        return super().decide(state)
-
-
 def test_a_leave_between_two_decisions_shows_both_sizes_with_their_rates_and_a_kept_state_keeps_them() -> (
     None
 ):
-    curve = Curve([0, 4], [0, 40])
-    job = Job(
-        "a",
-        0,
-        1,
-        4,
-        pmax=1e6,
-        tcup_s=5.0,
-        tcdw_s=5.0,
-        scalability=curve,
-        objective=curve,
-    )
-    seconds, nodes = (
-        np.array([0, 0, 0, 0, 100, 140]),
-        np.array([0, 1, 2, 3, 3, 2], dtype=np.int32),
-    )
-    trace = from_changes(
-        list("abcd"), seconds * SECOND_NS, nodes, np.array([1, 1, 1, 1, 0, 0], dtype=bool),
-        start=0, end=500 * SECOND_NS,
-    )  # fmt: skip
-    policy = Keeper()
-    Replay(trace, JobTable((job,)), policy).run()
-    told = [state.intervals(0) for state in policy.seen]
-    assert told == [
-        (),
-        (RunInterval(4, 0, 100 * SECOND_NS, 0, 40.0, False, "leave"),),
-        (RunInterval(3, 100 * SECOND_NS, 140 * SECOND_NS, 0, 30.0, False, "leave"),),
-    ]
-    assert policy.seen[2].ended == {
-        "a": [RunInterval(3, 100 * SECOND_NS, 140 * SECOND_NS, 0, 30.0, False, "leave")]
-    }
+    job = make("a", [0, 10, 20, 30, 40], pmax=1e6, up=5, down=5)
+    policy = Scripted()
+    replay(traced("0 +abcd, 100 -d, 140 -c, 500"), [job], policy)
+    first = RunInterval(4, START, instant(100), START, 40.0, False, "leave")
+    second = RunInterval(3, instant(100), instant(140), START, 30.0, False, "leave")
+    assert [state.intervals(0) for state in policy.seen] == [(), (first,), (second,)]
+    assert policy.seen[2].ended == {"a": [second]}

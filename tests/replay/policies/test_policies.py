@@ -1,15 +1,28 @@
-"""Answers of policies: equal-share by hand and by its rules, the MILP against full enumeration."""
+"""Answers of milp: held against the exact programme, and on curves that are learned."""
 
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from rules.drawn import any_rules, tables, traces
 
 from bft.models import Curve, Job, JobTable, Objective
-from bft.replay import Replay, always_idle, from_changes
-from bft.replay.policies import Decision, EqualShare, JobView, MilpPolicy, State
-from bft.replay.policies.solver import SolverOptions
+from bft.replay import (
+    Decision,
+    JobView,
+    MilpPolicy,
+    NodeTrace,
+    Replay,
+    Rules,
+    SolverOptions,
+    State,
+    always_idle,
+    from_changes,
+)
+from bft.replay.policies.fifo import Fifo
+from bft.replay.policies.yarn_cs import YarnCapacity
 
 
 def view(
@@ -23,38 +36,6 @@ def view(
     ps = np.arange(jmax + 1.0) if rates is None else np.array(rates)
     curve = Curve(np.arange(jmax + 1), ps)
     return JobView(Job(name, 0, jmin, jmax, 1e6, 20.0, 10.0, curve, curve), units, 0.0)
-
-
-def share(idle: int, *bounds: tuple[int, int]) -> tuple[int, ...]:
-    state = State(0, idle, tuple(view(*b, name=f"j{k}") for k, b in enumerate(bounds)))
-    return EqualShare().decide(state).counts_in(state)
-
-
-# Idle units, Jmin-Jmax of the jobs, and what each gets.
-BY_HAND = """
-6 | 1-4 1-4 1-4 | 2 2 2 | q = 2
-7 | 1-4 1-4 1-4 | 3 2 2 | one is left over: first come first served
-20 | 1-4 1-4 1-4 | 4 4 4 | clipped to Jmax
-9 | 1-2 1-9 1-9 | 2 4 3 | q = 3; what the first cannot use goes to the second
-9 | 1-2 1-3 1-9 | 2 3 4 |
-2 | 1-4 1-4 1-4 | 2 0 0 | q = 0: the first takes all
-4 | 2-4 2-4 | 2 2 | a quota equal to Jmin counts (the published code gives 0)
-3 | 2-4 2-4 | 3 0 | q = 1 is below Jmin
-5 | 4-8 1-1 1-8 | 0 1 4 | 3 are left, too few for the first
-5 | 3-8 1-1 1-1 | 3 1 1 | 3 are left, just enough for the first
-3 | 4-8 | 0 |
-3 | 0-2 0-2 | 2 1 |
-5 | 1-1 1-1 1-4 1-1 | 1 1 2 1 | what is over goes to the first who can use it, far down too
-0 | 0-2 1-2 | 0 0 |
-5 | | |
-"""
-
-
-@pytest.mark.parametrize("row", BY_HAND.strip().splitlines())
-def test_equal_share_by_hand(row: str) -> None:
-    idle, jobs, counts, _ = row.split("|")
-    bounds = [tuple(map(int, each.split("-"))) for each in jobs.split()]
-    assert share(int(idle), *bounds) == tuple(map(int, counts.split()))
 
 
 # --- milp -------------------------------------------------------------------------------------------------------------
@@ -132,3 +113,17 @@ def test_a_policy_that_learns_curves_detects_jobs_that_do_not_scale() -> None:
 def straight(name: str, rate: float) -> Job:
     curve = Curve(np.array([0.0, 8.0]), np.array([0.0, 8 * rate]))
     return Job(name, 0, 1, 8, 1e4 * rate, 0.0, 0.0, curve, curve)
+
+
+# --- yarn-cs ----------------------------------------------------------------------------------------------------------
+
+
+@given(traces(), tables(), any_rules)
+def test_one_queue_is_first_come_first_served(
+    trace: NodeTrace, jobs: JobTable, rules: Rules
+) -> None:
+    alike = JobTable(tuple(replace(job, vc="") for job in jobs))
+    one, other = (
+        Replay(trace, alike, policy, rules).run() for policy in (YarnCapacity(), Fifo())
+    )
+    assert one.allocations.equals(other.allocations)

@@ -2,8 +2,9 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import astuple, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,11 +12,10 @@ from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from toy_application import workload, write_application
+from worlds import make
 
-from bft.models import Curve, Job, JobTable
-from bft.models.workloads.jobs_pollux import read_pollux_jobs
-from bft.replay import Replay, Rules, always_idle
-from bft.replay.policies import JobView, State
+from bft.models import Job, JobTable, read_pollux_jobs
+from bft.replay import JobView, Outcome, Replay, Rules, State, always_idle
 from bft.replay.policies.optimus import (
     EPOCH,
     LOSS,
@@ -30,35 +30,20 @@ from bft.replay.trace.node_trace import SECOND_NS
 ARTIFACT = Rules(max_jobs=0, start_overhead_s=30.0, restart_overhead=((1, 30.0),))
 
 
-def job(
-    name: str,
-    rates: list[float],
-    *,
-    jmin: int = 1,
-    pmax: float = 1000.0,
-    tsub_s: int = 0,
-) -> Job:
-    curve = Curve(np.arange(len(rates) + 1), np.array([0.0, *rates]))
-    return Job(name, tsub_s * SECOND_NS, jmin, len(rates), pmax, 0.0, 0.0, curve, curve)
+def job(name: str, rates: list[float], *, pmax: float, at: int = 0, **of: Any) -> Job:
+    """A job that is submitted so many seconds after 1970."""
+    return replace(make(name, [0.0, *rates], pmax=pmax, **of), tsub_ns=at * SECOND_NS)
 
 
 def test_measured_jobs_count_whole_epochs_and_iterations_as_measured(
     tmp_path: Path,
 ) -> None:
     write_application(tmp_path / "traces" / "toy")
-    profile = workload(tmp_path / "traces", "a,0,toy,2,128").jobs[0].profile
-    assert profile is not None
-    dynamics = profile.start(tunes=False)
+    (one,) = workload(tmp_path / "traces", "a,0,toy,2,128")
+    view = JobView(one, 0, 0.0, progress=0.0, dynamics=one.profile.start(tunes=False))
     gain = 301 / (300 / 2 + 1)  # of a step of 128 samples, in steps of 64
-    one = JobView(
-        workload(tmp_path / "traces", "a,0,toy,2,128").jobs[0],
-        0,
-        0.0,
-        progress=0.0,
-        dynamics=dynamics,
-    )
     # Of three epochs of 1000 steps the one under way does not count; 64 samples a replica: 0.1 + 0.64 + 0.1 s.
-    assert remaining_s(one, 2, 4) == pytest.approx(2000 / gain * 0.84)
+    assert remaining_s(view, 2, 4) == pytest.approx(2000 / gain * 0.84)
 
 
 @pytest.mark.slow
@@ -69,15 +54,11 @@ def test_measured_jobs_count_whole_epochs_and_iterations_as_measured(
 def test_the_artifacts_half_load_to_the_second(
     reference: Path, policy: type[Optimus | TiresiasPollux], average_s: float
 ) -> None:
-    jobs = read_pollux_jobs(
-        reference / "pollux" / "workloads-0.5" / "workload-6.csv", whole_seconds=True
-    )
+    path = reference / "pollux" / "workloads-0.5" / "workload-6.csv"
+    jobs = read_pollux_jobs(path, whole_seconds=True)
     trace = always_idle(16, 0, 10**6 * SECOND_NS, units_per_node=4)
-    outcome = Replay(trace, jobs, policy(), ARTIFACT).run()
-    jct_s = [
-        (record.finish_ns - record.job.tsub_ns) / SECOND_NS
-        for record in outcome.records
-    ]
+    records = Replay(trace, jobs, policy(), ARTIFACT).run().records
+    jct_s = [(each.finish_ns - each.job.tsub_ns) / SECOND_NS for each in records]
     assert np.mean(jct_s) == pytest.approx(average_s, abs=1e-6)
 
 
@@ -106,14 +87,11 @@ def test_losses_without_noise_give_their_curve_back(
 ) -> None:
     true = LossCurve(b0, b1, b2)
     epochs = np.linspace(0.1, max(true.converged(0.01), 3.0), 20)
-    found = fit_loss(epochs.tolist(), [true.at(k) for k in epochs])
-    assert found is not None
-    assert [found.at(k) for k in epochs] == pytest.approx(
-        [true.at(k) for k in epochs], rel=1e-4
-    )
-    assert found.converged(0.01) == pytest.approx(
-        true.converged(0.01), rel=0.02, abs=0.05
-    )
+    losses = [true.at(k) for k in epochs]
+    found = fit_loss(epochs.tolist(), losses)
+    assert [found.at(k) for k in epochs] == pytest.approx(losses, rel=1e-4)
+    end = pytest.approx(true.converged(0.01), rel=0.02, abs=0.05)
+    assert found.converged(0.01) == end
 
 
 def test_too_little_is_no_curve() -> None:
@@ -122,34 +100,27 @@ def test_too_little_is_no_curve() -> None:
     assert fit_loss(range(5), [1, 1, 1, 1, 0]) is None
 
 
-def trained(
-    name: str,
-    rates: list[float],
-    curve: LossCurve,
-    *,
-    pmax: float | None = None,
-    at: int = 0,
-) -> Job:
-    """A job of epochs of 100 samples that has converged when it is done, unless its work is stated otherwise."""
-    total = 100 * curve.converged(0.01) if pmax is None else pmax
-    columns = {
-        EPOCH: 100.0,
-        **dict(zip(LOSS, (curve.b0, curve.b1, curve.b2), strict=True)),
-    }
-    return replace(job(name, rates, pmax=total, tsub_s=at), extra=columns)
+def trained(name: str, rates: list[float], curve: LossCurve) -> Job:
+    """A job of epochs of 100 samples that has converged when it is done."""
+    columns = {EPOCH: 100.0, **dict(zip(LOSS, astuple(curve), strict=True))}
+    return job(name, rates, pmax=100 * curve.converged(0.01), **columns)
 
 
 CURVES = [LossCurve(0.3, 0.2, 0.1), LossCurve(1.0, 0.5, 0.0), LossCurve(0.1, 0.3, 0.5)]
 RATES = [[1.0, 1.9, 2.7, 3.4], [1.0, 1.5, 1.8, 2.0], [2.0, 3.0, 3.5, 3.8]]
+JOBS = [trained(f"j{k}", *of) for k, of in enumerate(zip(RATES, CURVES, strict=True))]
 
 
-def finishes(policy: Optimus, jobs: list[Job]) -> list[float]:
-    """Seconds at which each job is done on five units."""
+def replayed(policy: Optimus, jobs: list[Job]) -> Outcome:
+    """A replay on five units."""
     table = policy.prepare(JobTable(tuple(jobs)))
-    outcome = Replay(
-        always_idle(5, 0, 10**6 * SECOND_NS), table, policy, Rules(max_jobs=0)
-    ).run()
-    return [(record.finish_ns or 0) / SECOND_NS for record in outcome.records]
+    trace = always_idle(5, 0, 10**6 * SECOND_NS)
+    return Replay(trace, table, policy, Rules(max_jobs=0)).run()
+
+
+def finishes(outcome: Outcome) -> list[float]:
+    """Seconds at which each job is done."""
+    return [record.finish_ns / SECOND_NS for record in outcome.records]
 
 
 def test_predicted_work_is_known_once_five_losses_were_seen() -> None:
@@ -160,22 +131,14 @@ def test_predicted_work_is_known_once_five_losses_were_seen() -> None:
     for second in range(9):
         view = JobView(one, 1, 0.0, progress=20.0 * second)
         (left,) = policy._work_left(State(second * SECOND_NS, 1, (view,)))
-        expected = (
-            100.0
-            if second < 5
-            else max(100 * true.converged(0.01) - 20.0 * second, 100.0)
-        )
-        assert left == pytest.approx(expected, rel=1e-3)
+        known = max(100 * true.converged(0.01) - 20.0 * second, 100.0)
+        assert left == pytest.approx(100.0 if second < 5 else known, rel=1e-3)
 
 
 def test_online_does_as_well_as_known_where_jobs_converge_as_their_losses_say() -> None:
-    jobs = [
-        trained(f"j{k}", rates, curve)
-        for k, (rates, curve) in enumerate(zip(RATES, CURVES, strict=True))
-    ]
     known, online = (
-        finishes(Optimus(remaining=how), jobs) for how in ("known", "online")
-    )  # type: ignore[arg-type]
+        finishes(replayed(Optimus(remaining=how), JOBS)) for how in ("known", "online")
+    )
     # They differ in the first five minutes, in which nothing is predicted yet.
     assert online == pytest.approx(known, abs=2 * 300)
     assert sum(online) <= 1.1 * sum(known)
@@ -185,56 +148,38 @@ def test_online_does_as_well_as_known_where_jobs_converge_as_their_losses_say() 
 @given(st.lists(st.floats(1.0, 3.0), min_size=3, max_size=3), st.floats(0, 0.05))
 def test_online_looks_at_no_total_work(factors: list[float], noise: float) -> None:
     """Until the first job is done, jobs that will go on for longer are given the same units."""
-    jobs = [
-        trained(f"j{k}", rates, curve)
-        for k, (rates, curve) in enumerate(zip(RATES, CURVES, strict=True))
-    ]
     longer = [
         replace(one, pmax=one.pmax * factor)
-        for one, factor in zip(jobs, factors, strict=True)
+        for one, factor in zip(JOBS, factors, strict=True)
     ]
-    held = []
-    for each in (jobs, longer):
-        policy = Optimus(remaining="online", noise=noise, seed=3)
-        outcome = Replay(
-            always_idle(5, 0, 10**6 * SECOND_NS),
-            JobTable(tuple(each)),
-            policy,
-            Rules(max_jobs=0),
-        ).run()
-        first = min(record.finish_ns or 0 for record in outcome.records)
-        steps = outcome.allocations.sort_values(["start_ns", "job", "first_unit"])
-        held.append(
-            (
-                first,
-                steps[["job", "first_unit", "last_unit", "start_ns"]]
-                .to_numpy()
-                .tolist(),
-            )
-        )
-    until = min(first for first, _ in held)
-    before = [[row for row in rows if row[3] < until] for _, rows in held]
-    assert before[0] == before[1]
+    outcomes = [
+        replayed(Optimus(remaining="online", noise=noise, seed=3), jobs)
+        for jobs in (JOBS, longer)
+    ]
+    until = min(min(finishes(outcome)) for outcome in outcomes) * SECOND_NS
+    columns = ["start_ns", "job", "first_unit", "last_unit"]
+    one, other = (
+        held[held["start_ns"] < until][columns].sort_values(columns).to_numpy().tolist()
+        for held in (outcome.allocations for outcome in outcomes)
+    )
+    assert one == other
 
 
 def test_online_goes_on_from_its_state_and_follows_its_seed() -> None:
-    jobs = [
-        trained(f"j{k}", rates, curve)
-        for k, (rates, curve) in enumerate(zip(RATES, CURVES, strict=True))
-    ]
-    one, again = (Optimus(remaining="online", noise=0.05, seed=seed) for seed in (1, 1))
-    state = State(0, 5, tuple(JobView(each, 1, 0.0, progress=150.0) for each in jobs))
-    assert one._work_left(state) == again._work_left(state)
-    third = Optimus(remaining="online", noise=0.05, seed=1)
-    third.restore(json.loads(json.dumps(one.state())))
-    later = State(
-        60 * SECOND_NS, 5, tuple(JobView(each, 1, 0.0, progress=200.0) for each in jobs)
+    def state(second: int, progress: float) -> State:
+        views = [JobView(each, 1, 0.0, progress=progress) for each in JOBS]
+        return State(second * SECOND_NS, 5, tuple(views))
+
+    one, again, other, third = (
+        Optimus(remaining="online", noise=0.05, seed=seed) for seed in (1, 1, 2, 1)
     )
+    first = [each._work_left(state(0, 150.0)) for each in (one, again, other)]
+    assert first[0] == first[1]
+    assert other._seen != again._seen
+    third.restore(json.loads(json.dumps(one.state())))
+    later = state(60, 200.0)
     assert third._work_left(later) == one._work_left(later)
     assert third.state() == one.state()
-    other = Optimus(remaining="online", noise=0.05, seed=2)
-    other._work_left(state)
-    assert other._seen != again._seen
 
 
 def test_jobs_without_a_loss_are_refused_before_the_replay(

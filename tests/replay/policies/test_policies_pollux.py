@@ -1,8 +1,8 @@
 """Pollux: feasible answers of its search, exact counts against enumeration, and jobs that tune themselves."""
 
 import itertools
-import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pollux_by_arrays
@@ -11,12 +11,11 @@ from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from toy_application import workload, write_application
+from worlds import cluster, everything, instant, make, replay, resume, saved
 
-from bft.models import Curve, Job, JobTable
-from bft.replay import Replay, Rules, always_idle
-from bft.replay.engine.policy_api import JobView, State
+from bft.models import Job
+from bft.replay import JobView, Replay, Rules, State, always_idle
 from bft.replay.engine.units import Holdings
-from bft.replay.policies._pollux_kernels import ranked
 from bft.replay.policies.pollux import Moment, Pollux, mean_term, restart_factor, search
 from bft.replay.trace.node_trace import SECOND_NS
 
@@ -64,19 +63,16 @@ def test_every_candidate_is_feasible_and_the_best_no_worse_than_keeping(
     )
     assert (states >= 0).all()
     assert (states.sum(axis=1) <= moment.capacity).all()
-    replicas = states.sum(axis=2)
-    assert (
-        (replicas == 0) | ((replicas >= moment.least) & (replicas <= moment.most))
-    ).all()
+    replicas, nodes = states.sum(axis=2), (states > 0).sum(axis=2)
+    fits = (replicas >= moment.least) & (replicas <= moment.most)
+    assert ((replicas == 0) | fits).all()
     assert moment.fits is None or (replicas % 2 == 0).all()  # pairs only
-    nodes = (states > 0).sum(axis=2)
     assert (nodes <= moment.most_nodes).all()
     if moment.avoid:
         distributed = (states > 0) & (nodes > 1)[:, :, None]
         assert (distributed.sum(axis=1) <= 1).all()
     assert (np.diff(fitness) <= 0).all()
-    keeping = moment.objectives(moment.current[None].astype(np.int16))
-    assert fitness[0] >= keeping[0, 0]
+    assert fitness[0] >= moment.objectives(moment.current[None].astype(np.int16))[0, 0]
     values = moment.objectives(states)
     np.testing.assert_array_equal(fitness, values[:, 0])
     assert not pollux_by_arrays.ranks_of(values).any()  # none dominates another
@@ -122,37 +118,6 @@ def test_fitness_by_hand() -> None:
     # Two jobs' speed-ups of 2 and 1, on two nodes of two units.
     expected = [[-first, 3 / 4], [-second, 3 / 4]]
     np.testing.assert_allclose(moment.objectives(state), expected)
-
-
-@examples(60)
-@given(st.data())
-def test_ranks_and_distances_are_those_of_all_pairs(data: st.DataObject) -> None:
-    """Values of few kinds, so that many are equal by one objective or both."""
-    value = st.sampled_from([-2.0, -0.5, 0.0, 0.25, 1.0, 3.0])
-    rows = data.draw(st.lists(st.tuples(value, value), min_size=1, max_size=30))
-    values, count = np.array(rows), data.draw(st.integers(1, 32))
-    ours = ranked(values, np.lexsort((-values[:, 1], -values[:, 0])), count)
-    for one, other in zip(ours, pollux_by_arrays.best_of(values, count), strict=True):
-        np.testing.assert_array_equal(one, other)
-
-
-def test_without_avoidance_spread_jobs_may_meet() -> None:
-    speedup = np.tile(np.arange(5.0), (2, 3, 1))
-    both = np.array([[[1, 1], [1, 1]]], np.int16)
-    for avoid, left in ((False, [[1, 1], [1, 1]]), (True, [[1, 1], [0, 0]])):
-        moment = Moment(
-            np.zeros((2, 2), int),
-            np.array([2, 2]),
-            speedup,
-            np.zeros(2, int),
-            np.full(2, 4),
-            np.ones(2),
-            2,
-            avoid=avoid,
-        )
-        repaired = both.copy()
-        moment.repair(repaired, np.random.default_rng(0))
-        assert repaired[0].tolist() == left
 
 
 @pytest.mark.parametrize("power", [-2.0, -1.0, 0.0, 0.5])
@@ -204,11 +169,8 @@ def test_search_finds_the_optimum_of_a_small_cluster() -> None:
 # --- a unit is a node
 
 
-def curve_job(
-    name: str, rates: list[float], *, jmin: int = 1, tsub_s: int = 0, pmax: float = 1e6
-) -> Job:
-    curve = Curve(np.arange(len(rates) + 1), np.array([0.0, *rates]))
-    return Job(name, tsub_s * SECOND_NS, jmin, len(rates), pmax, 0.0, 0.0, curve, curve)
+def curve_job(name: str, rates: list[float], **of: Any) -> Job:
+    return make(name, [0.0, *rates], **{"pmax": 1e6, **of})
 
 
 @examples(40)
@@ -224,37 +186,28 @@ def test_counts_on_whole_nodes_are_the_optimum(data: st.DataObject) -> None:
         curve_job(f"j{at}", curve, jmin=min(2, len(curve)))
         for at, curve in enumerate(curves)
     ]
-    trace = always_idle(units, 0, 120 * SECOND_NS)
-    outcome = Replay(
-        trace, JobTable(tuple(jobs)), Pollux(interval_s=60), Rules(max_jobs=0)
-    ).run()
-    held = [
-        round(record.unit_seconds / 60) for record in outcome.records
-    ]  # from 60 s to 120 s
+    trace, policy = cluster(units, 1, 120), Pollux(interval_s=60)
+    records = replay(trace, jobs, policy).records
+    # From 60 s to 120 s.
+    held = tuple(round(record.unit_seconds / 60) for record in records)
     fair = -(-units // len(jobs))
 
     def fitness(counts: tuple[int, ...]) -> float:
+        """All of them start: age 60 s, delay 30 s."""
         reached = [
             job.rates[n] / job.scalability.at(fair)
             for job, n in zip(jobs, counts, strict=True)
         ]
-        return float(
-            sum(-1 / (np.array(reached) * (60 / 90) + 1e-3))
-        )  # all of them start: age 60 s, delay 30 s
+        return float(sum(-1 / (np.array(reached) * (60 / 90) + 1e-3)))
 
-    choices = itertools.product(
-        *(sorted({0, *range(job.jmin, job.jmax + 1)}) for job in jobs)
-    )
-    assert sum(held) <= units
-    assert fitness(tuple(held)) == pytest.approx(
-        max(fitness(c) for c in choices if sum(c) <= units), rel=1e-9
-    )
+    sizes = (sorted({0, *range(job.jmin, job.jmax + 1)}) for job in jobs)
+    fitting = [c for c in itertools.product(*sizes) if sum(c) <= units]
+    assert held in fitting
+    assert fitness(held) == pytest.approx(max(map(fitness, fitting)), rel=1e-9)
 
 
-def running(job: Job, units: int, *, starts: int, rescales: int) -> JobView:
-    return JobView(
-        job, units, 0.0, tuple(range(units)), starts=starts, rescales=rescales
-    )
+def running(job: Job, units: int, **times: int) -> JobView:
+    return JobView(job, units, 0.0, tuple(range(units)), **times)
 
 
 @pytest.mark.parametrize(
@@ -273,9 +226,9 @@ def test_what_pollux_makes_of_restarts(
     starts: int, rescales: int, age_s: int, penalty: float
 ) -> None:
     """(T - R S) / (T + S) with age T, S = 30 s: R counts further starts and rescales, but not the first start."""
-    job = curve_job("a", [1.0, 2.0], tsub_s=100)
+    job = curve_job("a", [1.0, 2.0])
     view = running(job, 1 if starts else 0, starts=starts, rescales=rescales)
-    now_ns = (100 + age_s) * SECOND_NS
+    now_ns = job.tsub_ns + age_s * SECOND_NS
     assert restart_factor(view, now_ns, 30.0) == pytest.approx(penalty)
 
 
@@ -287,7 +240,7 @@ def test_pollux_leaves_a_job_alone_that_has_restarted_often(
 ) -> None:
     """Twice as fast on two units, less 30 s of each restart: 2 x 600 / 630 pays, 2 x 300 / 630 does not."""
     view = running(curve_job("a", [1.0, 2.0]), 1, starts=starts, rescales=rescales)
-    state = State(600 * SECOND_NS, 2, (view,), Holdings(2))
+    state = State(instant(600), 2, (view,), Holdings(2))
     decision = Pollux(delay_s=30.0).decide(state)
     assert decision.counts_in(state) == ((2,) if grows else (1,))
 
@@ -310,19 +263,11 @@ def test_a_replay_resumed_ends_as_it_would_have(applications: Path) -> None:
             trace, jobs, Pollux(seed=1, population=20, generations=10), CLUSTER
         )
 
-    whole = made().run()
-    begun = made()
-    steps = iter(range(60))
-    begun.run(should_stop=lambda: next(steps, None) is None)
-    resumed = made()
-    resumed.restore(json.loads(json.dumps(begun.state())))
-    again = resumed.run()
-    for one, other in zip(whole.records, again.records, strict=True):
-        assert (one.finish_ns, one.unit_seconds, one.rescales) == (
-            other.finish_ns,
-            other.unit_seconds,
-            other.rescales,
-        )
+    whole, begun, rest = made(), made(), made()
+    for _ in range(15):
+        begun.step()
+    resume(rest, saved(begun))
+    assert everything(rest.run()) == everything(whole.run())
 
 
 def test_replicas_double_at_most_from_what_was_profiled(applications: Path) -> None:
@@ -342,12 +287,3 @@ def test_replicas_double_at_most_from_what_was_profiled(applications: Path) -> N
     grown = [size for size in sizes if size]
     assert all(after <= 2 * max(grown[: at + 1]) for at, after in enumerate(grown[1:]))
     assert max(grown) > 4
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [{"population": 1}, {"generations": 0}, {"delay_s": -1.0}, {"most_nodes": 0}],
-)
-def test_senseless_options_are_refused(wrong: dict[str, float]) -> None:
-    with pytest.raises(ValueError, match=next(iter(wrong))):
-        Pollux(**wrong)  # type: ignore[arg-type]

@@ -9,14 +9,21 @@ import pandas as pd
 import pytest
 
 import bft
-from bft.models import Curve, InputError, Job, JobTable, jobs_to_frame
-from bft.models.tables import write_parquet
-from bft.replay import EqualShare, Replay, Rules, check_policy, write_trace
+from bft.models import Curve, InputError, Job, JobTable, jobs_to_frame, write_parquet
+from bft.replay import (
+    EqualShare,
+    Replay,
+    Rules,
+    always_idle,
+    check_policy,
+    from_changes,
+    write_trace,
+)
 from bft.replay.engine.policy_api import PolicyError
 from bft.replay.policies.checking import make_world
 from bft.replay.policies.schedule import COLUMNS, Schedule
 from bft.replay.results.outcome_tables import allocations_frames
-from bft.replay.trace.node_trace import SECOND_NS, always_idle, from_changes
+from bft.replay.trace.node_trace import SECOND_NS
 
 
 def table(*rows: tuple[str, int, int, int, int]) -> pd.DataFrame:
@@ -75,8 +82,7 @@ def test_units_that_have_left_are_missing_and_a_job_that_cannot_do_with_the_rest
     for least, end in ((1, 25.0), (2, 30.0)):
         jobs = JobTable((job("a", 40, most=2, least=least),))
         policy = Schedule.of(table(("a", 0, 1, 0, 100)))
-        record = Replay(trace, jobs, policy).run().records[0]
-        assert record.finish_ns == end * SECOND_NS
+        assert Replay(trace, jobs, policy).run().records[0].finish_ns == end * SECOND_NS
 
 
 def test_it_keeps_the_contract_of_policies() -> None:

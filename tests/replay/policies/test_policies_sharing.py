@@ -29,16 +29,18 @@ from worlds import (
 
 from bft import milp
 from bft.models import Job, UnitMemory
-from bft.replay import NodeTrace, Outcome
-from bft.replay.engine.rules import Interference
-from bft.replay.policies import (
+from bft.replay import (
     Decision,
+    Interference,
     JobView,
     MilpSharingPolicy,
+    NodeTrace,
+    Outcome,
+    SolverOptions,
     State,
     Traits,
-    milp_sharing,
 )
+from bft.replay.policies import milp_sharing
 from bft.replay.policies.milp import measured_first
 from bft.replay.policies.sharing import (
     SharedPlaces,
@@ -49,7 +51,6 @@ from bft.replay.policies.sharing import (
     together_s,
 )
 from bft.replay.policies.shortest import ShortestFirst, ShortestRemainingFirst
-from bft.replay.policies.solver import SolverOptions
 
 SECONDS = st.floats(0.01, 1e6)
 XI = st.floats(1.0, 4.0)
@@ -248,8 +249,7 @@ def test_at_the_bounds() -> None:
     assert together_s(10, 10, 2, 2) == pytest.approx(
         20
     )  # both at half speed end together
-    speed = SrtfWiselyShared(helps="speed")
-    assert speed.worth((1, 1), (2, 2)) is None
+    assert SrtfWiselyShared(helps="speed").worth((1, 1), (2, 2)) is None
     assert pays(1, np.inf, 1.5, 1.5)
     assert not pays(np.inf, 1, 1.5, 1.5)
 

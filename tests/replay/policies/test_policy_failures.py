@@ -3,20 +3,21 @@
 import json
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
 from packages import plant
 
-from bft.replay import EqualShare, Replay, Rules
+from bft.replay import Decision, EqualShare, Options, Replay, Rules, State
 from bft.replay.cli.main import run
 from bft.replay.engine import policy_api
 from bft.replay.inputs.load import load
 from bft.replay.inputs.notes import Watcher
-from bft.replay.options.options import Options
-from bft.replay.policies import Decision, PolicyError, State, registry
+from bft.replay.policies import PolicyError, registry
 
+Told = Callable[..., str]
 HEAD = """
 import os, sys, time
 from bft.replay import Decision, EqualShare
@@ -143,34 +144,32 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> pd.DataFrame:
 
 @pytest.mark.parametrize("failure", FAILURES)
 def test_a_policy_that_fails_is_named_and_what_was_replayed_is_kept(
-    failure: str, here: Path, whole: pd.DataFrame, capsys: pytest.CaptureFixture[str]
+    failure: str, here: Path, whole: pd.DataFrame, told: Told
 ) -> None:
-    body, told = FAILURES[failure]
+    body, why = FAILURES[failure]
     (here / "foreign_policy.py").write_text(f"{HEAD}        {body}\n")
-    limit = ["--option", "policy-time-limit=3"] if "hangs" in failure else []
-    assert run(["--policy", "foreign", "--out", "out", *limit]) == 2
-    error = capsys.readouterr().err
-    assert re.search(rf"Error: policy 'foreign' was stopped: .*{told}", error), error
-    assert ", at decision 6; what was replayed before is kept in out" in error
+    limit = "--option policy-time-limit=3" if "hangs" in failure else ""
+    kept = ", at decision 6; what was replayed before is kept in out"
+    error = told(f"--policy foreign --out out {limit}", kept, code=2)
+    assert re.search(rf"Error: policy 'foreign' was stopped: .*{why}", error), error
     assert "Traceback" not in error
-    summary = json.loads(Path("out", "summary.json").read_text())
-    assert summary["metrics"]["interrupted"] is True
-    assert re.search(told, summary["metrics"]["policy_error"])
-    assert summary["metrics"]["U"] is None
+    metrics = json.loads(Path("out", "summary.json").read_text())["metrics"]
+    assert (metrics["interrupted"], metrics["U"]) == (True, None)
+    assert re.search(why, metrics["policy_error"])
     steps = pd.read_parquet(Path("out", "steps.parquet"))
     assert len(steps) >= 5
     pd.testing.assert_frame_equal(steps.iloc[:-1], whole.iloc[: len(steps) - 1])
 
 
-def test_the_page_reports_that_a_policy_failed(here: Path) -> None:
+def test_the_page_reports_that_a_policy_failed(here: Path, told: Told) -> None:
     (here / "foreign_policy.py").write_text(f"{HEAD}        {FAILURES['raises'][0]}\n")
-    assert run(["--policy", "foreign", "--out", "out"]) == 2
-    assert run(["report", "out"]) == 0
+    told("--policy foreign --out out", code=2)
+    told("report out")
     assert "policy &#39;foreign&#39; was stopped" in Path("out.html").read_text()
 
 
 @pytest.mark.parametrize(
-    ("code", "told"),
+    ("code", "why"),
     [
         ("import sys\nsys.exit(0)\n", "cannot be loaded: SystemExit"),
         ("raise MemoryError\n", "cannot be loaded: MemoryError"),
@@ -185,39 +184,22 @@ def test_the_page_reports_that_a_policy_failed(here: Path) -> None:
     ],
 )
 def test_a_policy_that_fails_before_the_replay_is_named(
-    code: str, told: str, here: Path, capsys: pytest.CaptureFixture[str]
+    code: str, why: str, here: Path, told: Told
 ) -> None:
     (here / "foreign_policy.py").write_text(code)
-    assert run(["--policy", "foreign", "--out", "out"]) == 2
-    assert told in capsys.readouterr().err
+    told("--policy foreign --out out", why, code=2)
     assert not Path("out").exists()
 
 
 def test_a_memory_that_no_checkpoint_can_hold_is_the_policys_failure(
-    here: Path, capsys: pytest.CaptureFixture[str]
+    here: Path, told: Told
 ) -> None:
     more = "    def state(self):\n        return {'seen': object()}\n    def restore(self, state): ...\n"
-    (here / "foreign_policy.py").write_text(
-        f"{HEAD}        return super().decide(state)\n{more}"
-    )
-    assert run(["--policy", "foreign", "--out", "out", "--checkpoint-every", "0"]) == 2
-    error = capsys.readouterr().err
-    assert "policy 'foreign' was stopped: it raised" in error
+    code = f"{HEAD}        return super().decide(state)\n{more}"
+    (here / "foreign_policy.py").write_text(code)
+    line = "--policy foreign --out out --checkpoint-every 0"
+    error = told(line, "policy 'foreign' was stopped: it raised", code=2)
     assert "Traceback" not in error
-
-
-class Failing(EqualShare):
-    """Fails at its third decision."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.asked = 0
-
-    def decide(self, state: State) -> Decision:
-        self.asked += 1
-        if self.asked == 3:
-            raise RuntimeError("broken")
-        return super().decide(state)
 
 
 class Compiled(EqualShare):
@@ -242,16 +224,6 @@ class Compiled(EqualShare):
 def test_a_signal_within_compiled_code_is_that_signal(
     error: type[BaseException], expected: type[BaseException], told: str
 ) -> None:
-    inputs = load(Options(), Watcher())
-    pool, rules = inputs.pools[0], Rules(policy_time_limit_s=600.0)
+    pool, rules = load(Options(), Watcher()).pools[0], Rules(policy_time_limit_s=600.0)
     with pytest.raises(expected, match=told):
         Replay(pool.trace, pool.jobs, Compiled(error), rules).run()
-
-
-def test_the_error_carries_what_was_replayed() -> None:
-    inputs = load(Options(), Watcher())
-    pool = inputs.pools[0]
-    with pytest.raises(PolicyError, match="it raised RuntimeError: broken") as caught:
-        Replay(pool.trace, pool.jobs, Failing(), Rules()).run()
-    assert caught.value.outcome.interrupted
-    assert len(caught.value.outcome.steps) >= 3

@@ -14,12 +14,18 @@ from hypothesis import strategies as st
 from strategies import sizes
 
 from bft.models import Curve, Job, JobTable, Objective
-from bft.replay.engine.loop import Replay
-from bft.replay.engine.rules import Rules
-from bft.replay.policies import Decision, MilpPolicy, State
+from bft.replay import (
+    Decision,
+    MilpPolicy,
+    Replay,
+    Rules,
+    SolverOptions,
+    State,
+    always_idle,
+    from_changes,
+)
 from bft.replay.policies.predictions import LearnedCurves
-from bft.replay.policies.solver import SolverOptions
-from bft.replay.trace.node_trace import SECOND_NS, always_idle, from_changes
+from bft.replay.trace.node_trace import SECOND_NS
 
 EXACT = SolverOptions("exact")
 

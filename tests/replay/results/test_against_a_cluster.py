@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from worlds import make
 
-from bft.models import Curve, Job
 from bft.replay.results.metrics import ideal_rate
 
 ROUND_S = (150.0, 130.0, 110.0, 120.0, 140.0, 125.0)
@@ -88,28 +88,24 @@ def test_seconds_lost_at_starts_are_found_and_then_the_work_ends_in_the_last_rou
     assert off == pytest.approx(recorded.jobs.index.map(lambda job: len(HELD[job][0])))
 
 
-@pytest.mark.reference
-@pytest.mark.parametrize(
-    "name",
-    [
-        "shockwave",
-        *(
-            pytest.param(name, marks=pytest.mark.slow)
-            for name in (
-                "min_total_duration",
-                "max_sum_throughput_perf",
-                "finish_time_fairness",
-            )
-        ),
-    ],
-)
-def test_the_recorded_schedules_give_the_measured_completion_times(
-    cluster: Any, reference: Path, name: str
-) -> None:
+@pytest.fixture
+def shockwave(reference: Path) -> Path:
     folder = reference / "shockwave"
     if not folder.is_dir():
         pytest.skip(f"no reference data at {folder}")
-    run = cluster.read(folder, f"fidelity-{name}-physical")
+    return folder
+
+
+OTHERS = ("min_total_duration", "max_sum_throughput_perf", "finish_time_fairness")
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in OTHERS]
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize("name", ["shockwave", *SLOW])
+def test_the_recorded_schedules_give_the_measured_completion_times(
+    cluster: Any, shockwave: Path, name: str
+) -> None:
+    run = cluster.read(shockwave, f"fidelity-{name}-physical")
     measured = run.jobs["jct_s"].to_numpy()
     errors = np.abs(cluster.jct_s(run, cluster.fixed_clock(run)) / measured - 1)
     assert 0.05 < np.median(errors) < 0.16
@@ -124,14 +120,9 @@ def test_the_recorded_schedules_give_the_measured_completion_times(
 def rho(run: Any, present: Any) -> Any:
     """Finish-time fairness of the recorded JCTs: each job counts as one share of the cluster, as in their lists."""
     shares = np.broadcast_to(32 / np.asarray(present), (len(run.jobs),))
-    curve = Curve(np.array([0, 1]), np.array([0.0, 1.0]))
-    ratios = []
-    for share, work_s, jct_s in zip(
-        shares, run.table["exclusive_s"], run.jobs["jct_s"], strict=True
-    ):
-        job = Job("one", 0, 1, 1, work_s, 0.0, 0.0, curve, curve)
-        ratios.append(jct_s * ideal_rate(job, float(share)) / work_s)
-    return np.array(ratios)
+    work_s, jct_s = run.table["exclusive_s"], run.jobs["jct_s"]
+    ideal = [ideal_rate(make("one", [0, 1]), float(share)) for share in shares]
+    return jct_s.to_numpy() * ideal / work_s.to_numpy()
 
 
 def present(run: Any) -> Any:
@@ -144,15 +135,11 @@ def present(run: Any) -> Any:
 @pytest.mark.reference
 @pytest.mark.parametrize("kind", ["physical", "simulation"])
 def test_finish_time_fairness_on_their_completion_times_equals_their_lists(
-    cluster: Any, reference: Path, kind: str
+    cluster: Any, shockwave: Path, kind: str
 ) -> None:
-    folder = reference / "shockwave"
-    if not folder.is_dir():
-        pytest.skip(f"no reference data at {folder}")
     for name in cluster.POLICIES:
-        run = cluster.read(folder, f"fidelity-{name}-{kind}")
-        static = rho(run, 120.0)
-        assert static == pytest.approx(run.jobs["rho_static"].to_numpy(), rel=1e-4)
-        themis = rho(run, present(run))
-        off = np.abs(themis / run.jobs["rho_themis"].to_numpy() - 1)
+        run = cluster.read(shockwave, f"fidelity-{name}-{kind}")
+        static = run.jobs["rho_static"].to_numpy()
+        assert rho(run, 120.0) == pytest.approx(static, rel=1e-4)
+        off = np.abs(rho(run, present(run)) / run.jobs["rho_themis"].to_numpy() - 1)
         assert np.median(off) < (0.01 if kind == "physical" else 0.0025)

@@ -13,9 +13,8 @@ from rules.drawn import tables, traces
 from worlds import cluster, make, replay
 
 from bft.models import JobTable
-from bft.replay.policies import EqualShare
+from bft.replay import EqualShare, NodeTrace
 from bft.replay.results.headlines import costs
-from bft.replay.trace.node_trace import NodeTrace
 
 HOUR_NS = 3600 * 10**9
 
@@ -44,43 +43,43 @@ def test_figures_are_those_of_the_units_that_were_idle_and_held(
         price_per_node_hour=price,
         co2_per_kwh=grams,
     )
-    instants = np.clip(
-        np.append(trace.times, trace.end), outcome.start_ns, outcome.end_ns
-    )
+    instants = np.clip([*trace.times, trace.end], outcome.start_ns, outcome.end_ns)
     offered = float(np.dot(trace.idle_counts(), np.diff(instants))) / HOUR_NS
     held = outcome.allocations
-    spans = (held["end_ns"] - held["start_ns"]) * (
-        held["last_unit"] - held["first_unit"] + 1
-    )
+    units = held["last_unit"] - held["first_unit"] + 1
+    spans = (held["end_ns"] - held["start_ns"]) * units
     used = float(spans.sum()) / HOUR_NS / trace.units_per_node
-    about = {"rel": 1e-9, "abs": 1e-9}
-    assert result["used_node_h"] == pytest.approx(used, **about)
-    assert result["unused_node_h"] == pytest.approx(offered - used, **about)
-    assert result["additional_kwh"] == pytest.approx(more_w * used / 1000, **about)
     # What the nodes draw in all is what they would have drawn without jobs, and the additional energy.
-    assert result["total_kwh"] == pytest.approx(
-        idle_w * offered / 1000 + result["additional_kwh"], **about
-    )
-    assert result["total_co2_kg"] == pytest.approx(
-        result["total_kwh"] * grams / 1000, **about
-    )
-    assert result["value_used"] + result["value_unused"] == pytest.approx(
-        price * offered, **about
-    )
+    more_kwh = more_w * used / 1000
+    kwh = idle_w * offered / 1000 + more_kwh
+    expected = {
+        "used_node_h": used,
+        "unused_node_h": offered - used,
+        "additional_kwh": more_kwh,
+        "total_kwh": kwh,
+        "total_co2_kg": kwh * grams / 1000,
+        "value": price * offered,
+    }
+    result["value"] = result["value_used"] + result["value_unused"]
+    found = {name: result[name] for name in expected}
+    assert found == pytest.approx(expected, rel=1e-9, abs=1e-9)
 
 
 def test_only_figures_defined_by_stated_values_are_derived() -> None:
     outcome = replay(cluster(1, 1, 60), [make()], EqualShare())
     hours = {"used_node_h", "unused_node_h"}
-    energy = {"additional_kwh", "total_kwh"}
-    assert costs(outcome) == {}
-    assert costs(outcome, price_per_node_hour=1.0).keys() == hours | {
-        "value_used",
-        "value_unused",
-    }
-    assert costs(outcome, node_watts=(1.0, 2.0)).keys() == hours | energy
-    both = costs(outcome, node_watts=(1.0, 2.0), co2_per_kwh=400.0)
-    assert both.keys() == hours | energy | {"additional_co2_kg", "total_co2_kg"}
+    energy = hours | {"additional_kwh", "total_kwh"}
+    watts = {"node_watts": (1.0, 2.0)}
+    for stated, expected in (
+        ({}, set()),
+        ({"price_per_node_hour": 1.0}, hours | {"value_used", "value_unused"}),
+        (watts, energy),
+        (
+            {**watts, "co2_per_kwh": 400.0},
+            energy | {"additional_co2_kg", "total_co2_kg"},
+        ),
+    ):
+        assert costs(outcome, **stated).keys() == expected
 
 
 LINE = "--policy fifo --no-u --out out --force"
@@ -93,22 +92,30 @@ def test_the_summary_states_and_prints_what_the_user_asked_for(
     stated = "--node-watts 120,600 --co2-per-kwh 380 --price-per-node-hour 1.5"
     printed = told(f"{LINE} {stated}")
     figures = json.loads(Path("out/summary.json").read_text())["metrics"]["costs"]
-    kwh, kg, worth = (
-        figures[name] for name in ("additional_kwh", "total_co2_kg", "value_used")
+    kwh, kg, more_kg, worth = (
+        figures[name]
+        for name in (
+            "additional_kwh",
+            "total_co2_kg",
+            "additional_co2_kg",
+            "value_used",
+        )
     )
     assert kwh == pytest.approx(0.48 * figures["used_node_h"])
-    assert f"{kwh:,.1f} kWh more than if the nodes had stayed idle" in printed
-    assert f"{kg:,.1f} kg in total" in printed
-    assert f"{worth:,.2f} used" in printed
     told("report out -o stated.html")
-    page = Path("stated.html").read_text()
-    tiles = page.split('<ul class="tiles">')[1].split("</ul>")[0]
-    for shown in (
-        f"<strong>{kwh:,.0f} kWh</strong><span>more than if the nodes had stayed idle",
-        f"<strong>{figures['additional_co2_kg']:,.0f} kg</strong><span>of CO2 more",
-        f"<strong>{worth:,.0f}</strong><span>worth of the node-hours used",
+    tiles = Path("stated.html").read_text().partition('<ul class="tiles">')[2]
+    for text, shown in (
+        (printed, f"{kwh:,.1f} kWh more than if the nodes had stayed idle"),
+        (printed, f"{kg:,.1f} kg in total"),
+        (printed, f"{worth:,.2f} used"),
+        (
+            tiles,
+            f"<strong>{kwh:,.0f} kWh</strong><span>more than if the nodes had stayed",
+        ),
+        (tiles, f"<strong>{more_kg:,.0f} kg</strong><span>of CO2 more"),
+        (tiles, f"<strong>{worth:,.0f}</strong><span>worth of the node-hours used"),
     ):
-        assert shown in tiles
+        assert shown in text.partition("</ul>")[0]
     said = told(LINE)
     assert not any(word in said for word in ("kWh", "CO2"))
     assert "costs" not in json.loads(Path("out/summary.json").read_text())["metrics"]

@@ -1,6 +1,7 @@
 """What host jobs wait, where a user reads it: terminal, notes, summary, returns.parquet, page, tables, refusals."""
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -9,17 +10,23 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from counting import counted
 
 from bft.datasets import generate_node_trace
 from bft.models import Curve, Job, JobTable
-from bft.replay import EqualShare, Options, execute
-from bft.replay.engine.loop import Replay
-from bft.replay.engine.rules import Rules
+from bft.replay import (
+    EqualShare,
+    NodeTrace,
+    Options,
+    Replay,
+    Rules,
+    execute,
+    read_trace,
+    write_trace,
+)
 from bft.replay.results.host import host_metrics
 from bft.replay.trace.host_jobs import HostJobs, from_rows
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
-from bft.replay.trace.trace_files import read_trace, trace_from_frame, write_trace
+from bft.replay.trace.node_trace import SECOND_NS
+from bft.replay.trace.trace_files import trace_from_frame
 
 FIRST = pd.Timestamp("2021-02-10")
 # Seconds at which each of four nodes turns idle and is taken again.
@@ -35,8 +42,7 @@ KNOWN = [
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def _inputs(here: Path) -> None:
     changes = sorted(
         (at, name, 1 - k)
         for name, spans in IDLE.items()
@@ -51,10 +57,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     jobs = pd.DataFrame({"name": ["j"], "Jmin": 1, "Jmax": 4, "Pmax": 1e9, "Tsub": [FIRST], "Tcup": 0.0, "Tcdw": 0.0,
                          "Ns": ["[0, 4]"], "Ps": ["[0.0, 4.0]"], "Os": ["[0.0, 4.0]"]})  # fmt: skip
     jobs.to_csv("j.csv", index=False)
-    write_trace(
-        replace(read_trace("t.csv"), host_jobs=host_jobs(KNOWN)), "known.parquet"
-    )
-    return tmp_path
+    trace = replace(read_trace("t.csv"), host_jobs=host_jobs(KNOWN))
+    write_trace(trace, "known.parquet")
 
 
 def host_jobs(jobs: list[tuple[int, int, int, str]]) -> HostJobs:
@@ -102,9 +106,7 @@ def test_without_a_return_time_one_line_says_what_each_second_of_it_costs(
     assert not any("own jobs" in note for note in notes)
 
 
-def test_of_a_trace_alone_figures_are_of_instants_and_at_least(
-    run_of: Run, told: Told
-) -> None:
+def test_of_a_trace_alone_figures_are_of_instants_and_at_least(run_of: Run) -> None:
     host, said = run_of(
         ASKED,
         "your own jobs would have waited at least 0 node-hours more (60 s for",
@@ -113,18 +115,20 @@ def test_of_a_trace_alone_figures_are_of_instants_and_at_least(
         "the machine's own jobs are not known",
         "the node-time of host jobs is not known",
     )
-    assert (host["by_job"], host["lower_bound"]) == (False, True)
-    assert host["delayed"] == host["instants"]
-    assert host["waiting_node_h"] == pytest.approx(5 * 60 / 3600)
-    figures = json.loads(Path("r/summary.json").read_text())["metrics"]
-    used_s, price = figures["used_unit_s"], host["break_even_price"]
-    assert price * 60 == pytest.approx(used_s / 5)
+    used_s = json.loads(Path("r/summary.json").read_text())["metrics"]["used_unit_s"]
+    expected = {
+        "by_job": False,
+        "lower_bound": True,
+        "delayed": host["instants"],
+        "waiting_node_h": pytest.approx(5 * 60 / 3600),
+        "break_even_price": pytest.approx(used_s / 5 / 60),
+        "waiting_share_of_host": None,
+    }
+    assert {name: host[name] for name in expected} == expected
     # What would be of starts is not there: shares, sizes, and a reserve that follows from these.
-    of_starts = {"starts", "delayed_share", "delay_s", "by_size"}
-    assert not of_starts & host.keys()
-    assert host["waiting_share_of_host"] is None
+    assert not {"starts", "delayed_share", "delay_s", "by_size"} & host.keys()
     each = "node-hours of training for each node-hour that they wait"
-    assert f"at most {price:,.1f} {each}" in said
+    assert f"at most {host['break_even_price']:,.1f} {each}" in said
     assert f"at {host['delayed']} of {host['instants']} instants" in said
 
 
@@ -135,11 +139,17 @@ def test_of_known_jobs_figures_are_of_starts(run_of: Run) -> None:
         "3 of 3 wait (100.0%)",
         trace="known.parquet",
     )
-    assert (host["by_job"], host["lower_bound"]) == (True, False)
-    assert (host["starts"], host["delayed"], host["delayed_share"]) == (3, 3, 1.0)
-    assert host["waiting_node_h"] == pytest.approx(4 * 60 / 3600)
-    # Of the time that host jobs ran: 2 nodes for 300 s, one for 750 s and one for 300 s.
-    assert host["waiting_share_of_host"] == pytest.approx(4 * 60 / (600 + 750 + 300))
+    expected = {
+        "by_job": True,
+        "lower_bound": False,
+        "starts": 3,
+        "delayed": 3,
+        "delayed_share": 1.0,
+        "waiting_node_h": pytest.approx(4 * 60 / 3600),
+        # Of the time that host jobs ran: 2 nodes for 300 s, one for 750 s and one for 300 s.
+        "waiting_share_of_host": pytest.approx(4 * 60 / (600 + 750 + 300)),
+    }
+    assert {name: host[name] for name in expected} == expected
     assert host["announced"]["starts_share"] == pytest.approx(2 / 3)
     assert "not known" not in said
     assert "at least" not in said
@@ -184,8 +194,7 @@ def test_a_reserve_above_the_idle_nodes_and_a_return_time_above_the_fragments_ar
     run_of: Run,
 ) -> None:
     run_of("--reserve 4", "--reserve 4 is not below the")
-    costs = "harvesting costs host jobs more than it yields: 0."
-    run_of("--return-time 900", costs)
+    run_of("--return-time 900", "harvesting costs host jobs more than it yields: 0.")
     assert "costs host jobs more" not in run_of(ASKED)[1]
     run_of(f"{ASKED} --host-price 50", "at a price of 50")
 
@@ -195,8 +204,9 @@ def test_the_dedicated_replay_for_u_keeps_no_node_free() -> None:
     plain, kept = (
         execute(Options(**world, reserve=reserve), f"u{reserve}") for reserve in (0, 1)
     )
-    assert plain["metrics"]["dedicated_outcome"] == kept["metrics"]["dedicated_outcome"]
-    assert kept["metrics"]["outcome"] < plain["metrics"]["outcome"]
+    one, other = (of["metrics"] for of in (plain, kept))
+    assert one["dedicated_outcome"] == other["dedicated_outcome"]
+    assert other["outcome"] < one["outcome"]
     told_so = "--reserve keeps no node free of those dedicated"
     assert any(note.startswith(told_so) for note in kept["notes"])
 
@@ -248,8 +258,7 @@ def test_what_cannot_be_is_refused_by_name(line: str, why: str, told: Told) -> N
 
 
 def test_expectations_go_with_the_nodes_that_the_log_names(told: Told) -> None:
-    more = f"{EXPECTS} {ASKED} --no-free-first"
-    told(f"-ndmap known.parquet --jobs j.csv --no-u {more}")
+    told(f"-ndmap known.parquet --jobs j.csv --no-u {EXPECTS} {ASKED} --no-free-first")
 
 
 def test_options_without_effect_are_said(run_of: Run, told: Told) -> None:
@@ -316,33 +325,58 @@ def test_a_trace_alone_says_the_break_even_price(told: Told) -> None:
     told("trace info t.csv", "break-even price")
 
 
-def endless(trace: NodeTrace) -> JobTable:
-    most = len(trace.nodes)
-    curve = Curve([0, most], [0, most])
-    return JobTable((Job("j", trace.start, 1, most, 1e18, 0, 0, curve, curve),))
+# --- against a count without a replay ---------------------------------------------------------------------------------
+
+
+def counted(
+    trace: NodeTrace, reserve: int, start_ns: int, end_ns: int
+) -> dict[str, float]:
+    """Figures of host jobs from a node trace alone, for jobs that hold every node they may, and returns of 120 s.
+
+    Count from `start_ns` on: free nodes go first, `reserve` of them are kept, and training holds all others. Which node
+    is which does not matter: a start takes nodes that return at the same instant, then kept ones, then those of
+    training. A kept node was never held, since training lets go of none.
+    """
+    found: Counter[str] = Counter()
+    idle = kept = before = 0
+    for event, time in enumerate(trace.times.tolist()):
+        if time > end_ns:
+            break
+        held_ns = max(time, start_ns) - max(before, start_ns)
+        found["used_s"] += (idle - kept) * held_ns / SECOND_NS
+        joined, left = len(trace.joins(event)), len(trace.leaves(event))
+        # Before the start nobody holds a node.
+        free = joined + (idle if before < start_ns else kept)
+        if time >= start_ns:
+            lost = max(0, left - free)
+            found["nodes_taken_from_training"] += lost
+            found["instants"] += left > 0
+            found["delayed"] += lost > 0
+            found["waiting_node_h"] += left * 120 / 3600 if lost else 0.0
+            kept = min(reserve, max(0, free - left))
+        idle, before = idle + joined - left, time
+    found["used_s"] += (idle - kept) * (end_ns - max(before, start_ns)) / SECOND_NS
+    return found
 
 
 def check_counts(trace: NodeTrace, reserve: int) -> None:
+    most = len(trace.nodes)
+    curve = Curve([0, most], [0, most])
+    endless = Job("j", trace.start, 1, most, 1e18, 0, 0, curve, curve)
     rules = Rules(return_time_s=120.0, reserve=reserve)
-    outcome = Replay(trace, endless(trace), EqualShare(), rules).run()
-    host = host_metrics(outcome, 120.0)
-    by_hand = counted(trace, reserve, 120.0, outcome.start_ns, outcome.end_ns)
-    assert outcome.used_unit_seconds == pytest.approx(by_hand.used_s, rel=0.005)
-    assert host["nodes_taken_from_training"] == pytest.approx(
-        by_hand.preempted, rel=0.005
-    )
-    assert host["waiting_node_h"] * 3600 == pytest.approx(by_hand.waiting_s, rel=0.005)
-    assert (host["instants"], host["delayed"]) == (by_hand.starts, by_hand.delayed)
+    outcome = Replay(trace, JobTable((endless,)), EqualShare(), rules).run()
+    expected = counted(trace, reserve, outcome.start_ns, outcome.end_ns)
+    found = host_metrics(outcome, 120.0) | {"used_s": outcome.used_unit_seconds}
+    assert {of: found[of] for of in expected} == pytest.approx(expected, rel=0.005)
+    assert found["delayed"] == expected["delayed"]
 
 
 @pytest.mark.parametrize("reserve", [0, 1, 2, 4, 8, 16, 32])
 def test_a_count_without_a_replay_comes_to_the_same(reserve: int) -> None:
     for seed in (1, 2):
-        table = generate_node_trace(nodes=64, days=0.3, seed=seed, start="2021-02-10")
-        check_counts(
-            trace_from_frame(table.frame, source="generated", metadata=table.metadata),
-            reserve,
-        )
+        made = generate_node_trace(nodes=64, days=0.3, seed=seed, start="2021-02-10")
+        about = {"source": "generated", "metadata": made.metadata}
+        check_counts(trace_from_frame(made.frame, **about), reserve)
 
 
 @pytest.mark.slow

@@ -16,15 +16,23 @@ from worlds import cluster, instant, make, replay, rigid, spans, traced
 from bft.milp import Solution
 from bft.milp.problem import Status
 from bft.models import JobTable
-from bft.replay import NodeTrace, Outcome, Replay, Rules
-from bft.replay.policies import Decision, EqualShare, MilpPolicy, State
+from bft.replay import (
+    Decision,
+    EqualShare,
+    MilpPolicy,
+    NodeTrace,
+    Outcome,
+    Replay,
+    SolverOptions,
+    State,
+    summarise,
+)
 from bft.replay.policies.checking import make_world
 from bft.replay.policies.fifo import Fifo
-from bft.replay.policies.solver import SolverOptions
 from bft.replay.results.bounds import beside_bounds, bounds_of
 from bft.replay.results.dedicated import dedicated_traces
 from bft.replay.results.headlines import headlines
-from bft.replay.results.metrics import ideal_rate, jain_fairness, spread, summarise
+from bft.replay.results.metrics import ideal_rate, jain_fairness, spread
 from bft.replay.results.run_directory import plain
 
 
@@ -38,8 +46,7 @@ def test_finish_time_fairness_is_that_of_its_definition(
 ) -> None:
     """Against sums over seconds: all instants of these jobs are whole seconds."""
     jobs = [rigid(f"j{k}", 1, seconds, at=at) for k, (at, seconds) in enumerate(rows)]
-    idle = traced(f"0 +{'abc'[:nodes]}, 15 -a, 25 +a, 9999")
-    outcome = replay(idle, jobs, Fifo())
+    outcome = replay(traced(f"0 +{'abc'[:nodes]}, 15 -a, 25 +a, 9999"), jobs, Fifo())
     ends = [finish or 0.0 for _, finish in spans(outcome)]
     present = [(at, int(end)) for (at, _), end in zip(rows, ends, strict=True)]
     ratios = []
@@ -112,24 +119,17 @@ def test_spreads_and_fairness_of_nothing_have_no_value() -> None:
 def test_jobs_that_are_left_out_neither_open_the_window_nor_keep_u_from_the_last_finish() -> (
     None
 ):
-    jobs = JobTable(
-        (
-            make("too-large"),
-            make("a", [0, 10], at=10, pmax=300),
-            make("b", at=90, pmax=1),
-        )
-    )
+    jobs = (make("too-large"), make("a", [0, 10], at=10, pmax=300), make("b", at=90))
 
     def once(nodes: NodeTrace) -> Outcome:
-        return Replay(nodes, jobs, EqualShare(), Rules(), without={0}).run()
+        return Replay(nodes, JobTable(jobs), EqualShare(), without={0}).run()
 
     outcome = once(traced("0 +a, 20 -a, 30 +a, 80"))
     assert (outcome.start_ns, outcome.end_ns) == (instant(10), instant(80))
     found = summarise(outcome, [once(nodes) for nodes in dedicated_traces(outcome)])
     assert found["U_at"] == "2021-02-11T00:00:40Z"
     assert found["U"] == pytest.approx(200 / (300 * 60 / 70))
-    census = found["census"]
-    assert [census[of] for of in ("jobs", "submitted", "left_out")] == [3, 2, 1]
+    assert {"jobs": 3, "submitted": 2, "left_out": 1}.items() <= found["census"].items()
 
 
 def test_without_a_second_replay_u_is_unknown_and_so_is_work_after_the_end() -> None:
@@ -172,8 +172,7 @@ class Tells:
 def test_the_gap_of_a_step_is_what_its_answer_may_lack_of_its_bound(
     objective: float, bound: float, gap: float
 ) -> None:
-    policy = Tells(objective, [bound])
-    steps = replay(cluster(1, 1, 10), [make("a")], policy).steps
+    steps = replay(cluster(1, 1, 10), [make("a")], Tells(objective, [bound])).steps
     assert steps["gap"].tolist() == pytest.approx([gap, math.nan], nan_ok=True)
 
 
@@ -207,7 +206,7 @@ def test_a_summary_states_the_gaps_of_decisions_that_are_not_proven(
     assert ("at most - below the optimum" in said) == (expected[2] is None)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_summary_depends_neither_on_the_order_of_jobs_nor_on_the_names_of_nodes(
     seed: int,
 ) -> None:
@@ -221,7 +220,7 @@ def test_a_summary_depends_neither_on_the_order_of_jobs_nor_on_the_names_of_node
         for k, job in enumerate(made.jobs)
     ]
     names = tuple(f"node {len(kinds) - k}" for k in range(len(kinds)))
-    order = np.random.default_rng(seed).permutation(len(jobs)).tolist()
+    order = np.random.default_rng(seed).permutation(len(jobs))
     shuffled = [jobs[position] for position in order]
     found = []
     for nodes, rows in ((trace, jobs), (replace(trace, nodes=names), shuffled)):

@@ -6,16 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-import numpy as np
 import pytest
 from real_slurm import PATIENCE_S, Slurm, slurm_cluster
+from worlds import make, replay, traced
 
-from bft.models import Curve, Job, JobTable
 from bft.replay import EqualShare
-from bft.replay.engine.loop import Replay
-from bft.replay.engine.rules import Rules
 from bft.replay.results.host import host_metrics
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, from_fragments
 
 pytestmark = pytest.mark.slow
 
@@ -154,39 +150,12 @@ def test_free_nodes_go_before_those_of_pilots(slurm: Slurm) -> None:
         "sacct", "-X", "-n", "-P", "-j", ",".join(pilots), "--format=State"
     ).split("\n")
     slurm.run("scancel", *pilots)
-    preempted = sum("PREEMPTED" in state for state in states)
-    assert preempted == taken_from_training() == 1
+    assert sum("PREEMPTED" in state for state in states) == taken_from_training() == 1
 
 
 def taken_from_training() -> int:
     """The same in a replay: of four idle nodes training holds three, and a host job takes two."""
-    curve = Curve([0, GROUP - 1], [0, 3.0])
-    job = Job(
-        "j",
-        0,
-        1,
-        GROUP - 1,
-        pmax=1e9,
-        tcup_s=0,
-        tcdw_s=0,
-        scalability=curve,
-        objective=curve,
-    )
-    outcome = Replay(
-        _with_a_start(), JobTable((job,)), EqualShare(), Rules(return_time_s=2.0)
-    ).run()
+    trace, job = traced("0 +abcd, 30 -ab, 60"), make("j", [0, 1, 2, 3])
+    outcome = replay(trace, [job], EqualShare(), return_time_s=2.0)
     found: int = host_metrics(outcome, 2.0)["nodes_taken_from_training"]
     return found
-
-
-def _with_a_start() -> NodeTrace:
-    ends = np.array([30, 30, 60, 60]) * SECOND_NS
-    names = [f"n{node}" for node in range(GROUP)]
-    return from_fragments(
-        names,
-        np.arange(GROUP),
-        np.zeros(GROUP, dtype=np.int64),
-        ends,
-        0,
-        60 * SECOND_NS,
-    )

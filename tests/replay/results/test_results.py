@@ -5,18 +5,19 @@ import json
 import os
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from refusals import refused
+from worlds import cluster, make
 
-from bft.models import Curve, InputError, Job, JobTable
+from bft.models import JobTable
+from bft.replay import EqualShare, Options, Replay, always_idle, execute
 from bft.replay.engine.ledger import BOOKS, STEPS
-from bft.replay.engine.loop import Replay
 from bft.replay.inputs.files import digest
-from bft.replay.options.options import Options
-from bft.replay.policies import EqualShare
 from bft.replay.results import run_directory as results
 from bft.replay.results.outcome_tables import finish_frame, write_outcome
 from bft.replay.results.run_directory import (
@@ -25,9 +26,8 @@ from bft.replay.results.run_directory import (
     run_directory,
     write_json,
 )
-from bft.replay.run import execute
-from bft.replay.trace.node_trace import always_idle
 
+NAMES = ("steps", "jobs", "allocations", "unused")
 BUNDLED = Options(tfwd_s=120.0, backend="exact")
 
 
@@ -59,6 +59,10 @@ def fill(folder: Path, *, force: bool = False, mark: str = "new") -> None:
 
 def mark_of(folder: Path) -> str:
     return str(json.loads((folder / results.SUMMARY).read_text())["mark"])
+
+
+def table(folder: Path, name: str) -> pd.DataFrame:
+    return pd.read_parquet(folder / f"{name}.parquet")
 
 
 # --- all or nothing ---------------------------------------------------------------------------------------------------
@@ -98,12 +102,9 @@ def test_an_exception_leaves_nothing_but_an_earlier_run(
 def test_a_replay_that_fails_midway_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: object) -> None:
-        raise OSError("disk full")
-
-    monkeypatch.setattr("bft.replay.run.write_outcome", fail)
-    with pytest.raises(InputError, match="run: cannot be written: disk full"):
-        execute(BUNDLED, tmp_path / "run")
+    full = mock.Mock(side_effect=OSError("disk full"))
+    monkeypatch.setattr("bft.replay.run.write_outcome", full)
+    refused("run: cannot be written: disk full", execute, BUNDLED, tmp_path / "run")
     assert tree(tmp_path) == {}
 
 
@@ -116,16 +117,13 @@ def test_the_folder_has_the_permissions_of_any_new_folder(tmp_path: Path) -> Non
 # --- earlier runs, and what is not ours -------------------------------------------------------------------------------
 
 
-def test_an_earlier_run_is_kept_without_force(tmp_path: Path) -> None:
+def test_an_earlier_run_is_kept_without_force_and_replaced_whole_with_it(
+    tmp_path: Path,
+) -> None:
     pretend(tmp_path / "run")
     before = tree(tmp_path)
-    with pytest.raises(InputError, match="--force replaces it"):
-        fill(tmp_path / "run")
+    refused("--force replaces it", fill, tmp_path / "run")
     assert tree(tmp_path) == before
-
-
-def test_an_earlier_run_is_replaced_whole_with_force(tmp_path: Path) -> None:
-    pretend(tmp_path / "run")
     fill(tmp_path / "run", force=True)
     assert list(tree(tmp_path)) == ["run", "run/summary.json"]
     assert mark_of(tmp_path / "run") == "new"
@@ -168,9 +166,8 @@ def test_what_is_not_ours_is_never_touched(
     plant(tmp_path, FOREIGN[kind])
     before = tree(tmp_path)
     for attempt in (check_writable, fill):
-        with pytest.raises(InputError) as caught:
-            attempt(tmp_path / "run", force=force)  # type: ignore[operator]
-        assert caught.value.file == tmp_path / "run"
+        error = refused("", attempt, tmp_path / "run", force=force)
+        assert error.file == tmp_path / "run"
     assert tree(tmp_path) == before
 
 
@@ -181,34 +178,22 @@ def test_what_comes_to_the_folder_meanwhile_stays_and_the_run_is_kept_beside_it(
     def fill_late() -> None:
         with run_directory(tmp_path / "run", force=force) as draft:
             (draft / "new").write_text("hours")
-            (tmp_path / "run").mkdir()
-            (tmp_path / "run" / "thesis.tex").write_text("years")
+            plant(tmp_path, {"run": {"thesis.tex": "years"}})
 
-    with pytest.raises(
-        InputError,
-        match=r"something else is there by now \(it is kept as .*/run\.draft-",
-    ):
-        fill_late()
-    (kept,) = tmp_path.glob("run.draft-*")
-    found = {
-        "run": "folder",
-        "run/thesis.tex": b"years",
-        kept.name: "folder",
-        f"{kept.name}/new": b"hours",
-    }
-    assert tree(tmp_path) == found
+    refused(r"something else is there by now \(it is kept as .*/run\.draft-", fill_late)
+    (kept,) = (path.name for path in tmp_path.glob("run.draft-*"))
+    found = {"run": "folder", "run/thesis.tex": b"years", kept: "folder"}
+    assert tree(tmp_path) == found | {f"{kept}/new": b"hours"}
 
 
 def test_a_run_that_comes_meanwhile_is_replaced_with_force_only(tmp_path: Path) -> None:
     def fill_late(*, force: bool) -> None:
+        late = {"format": results.FORMAT, "mark": "late"}
         with run_directory(tmp_path / "run", force=force) as draft:
-            write_json(
-                draft / results.SUMMARY, {"format": results.FORMAT, "mark": "late"}
-            )
+            write_json(draft / results.SUMMARY, late)
             fill(tmp_path / "run", force=force, mark="early")
 
-    with pytest.raises(InputError, match="is kept as"):
-        fill_late(force=False)
+    refused("is kept as", fill_late, force=False)
     assert mark_of(tmp_path / "run") == "early"
     (kept,) = tmp_path.glob("run.draft-*")
     assert mark_of(kept) == "late"
@@ -234,22 +219,17 @@ def test_a_place_below_a_file_is_refused_early(tmp_path: Path, mode: int) -> Non
     (tmp_path / "file").write_text("x")
     (tmp_path / "file").chmod(mode)
     before = tree(tmp_path)
-    for folder in (tmp_path / "file" / "run", tmp_path / "file" / "deep" / "run"):
-        with pytest.raises(InputError):
-            fill(folder)
-        with pytest.raises(InputError):
-            check_writable(folder, force=False)
+    for folder in ("run", "deep/run"):
+        refused("", fill, tmp_path / "file" / folder)
+        refused("", check_writable, tmp_path / "file" / folder, force=False)
     assert tree(tmp_path) == before
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
 def test_a_place_without_permission_is_refused_early(tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
-    try:
-        with pytest.raises(InputError, match="no permission"):
-            check_writable(tmp_path / "run", force=False)
-    finally:
-        tmp_path.chmod(0o755)
+    refused("no permission", check_writable, tmp_path / "run", force=False)
+    tmp_path.chmod(0o755)
 
 
 def test_a_run_is_known_by_its_summary(tmp_path: Path) -> None:
@@ -277,33 +257,25 @@ def test_two_runs_and_one_over_another_give_the_same_bytes(
     execute(BUNDLED, tmp_path / "two")
     execute(BUNDLED, tmp_path / "two", force=True)
     one, other = tree(bundled), tree(tmp_path / "two")
-    assert (
-        one.keys()
-        == other.keys()
-        == {"summary.json", "timing.json", *(f"{n}.parquet" for n in NAMES)}
-    )
-    for name in one.keys() - {results.TIMING}:
-        assert one[name] == other[name], name
-
-
-NAMES = ("steps", "jobs", "allocations", "unused")
+    assert one.pop(results.TIMING)
+    assert other.pop(results.TIMING)
+    assert one == other
+    assert one.keys() == {"summary.json", *(f"{name}.parquet" for name in NAMES)}
 
 
 def test_wall_clock_is_in_the_timing_alone(bundled: Path) -> None:
-    summary = json.loads((bundled / results.SUMMARY).read_text())
-    timing = json.loads((bundled / results.TIMING).read_text())
-    assert {"started_at", "total_s", "replay_s", "peak_memory_mib"} <= timing.keys()
-    assert not any(
-        key.startswith(("load", "total", "started", "peak")) for key in summary
+    summary, timing = (
+        json.loads((bundled / name).read_text())
+        for name in (results.SUMMARY, results.TIMING)
     )
+    assert {"started_at", "total_s", "replay_s", "peak_memory_mib"} <= timing.keys()
+    clock = ("load", "total", "started", "peak")
+    assert not any(key.startswith(clock) for key in summary)
     assert "seconds" not in pq.read_schema(bundled / results.STEPS).names
 
 
-@pytest.mark.parametrize("policy", ["fifo", "equal-share"])
-def test_the_timing_holds_the_decisions_of_every_policy(
-    policy: str, tmp_path: Path
-) -> None:
-    summary = execute(Options(policy=policy, dedicated=False), tmp_path / "run")
+def test_the_timing_holds_the_decisions_of_every_policy(tmp_path: Path) -> None:
+    summary = execute(Options(policy="fifo", dedicated=False), tmp_path / "run")
     timing = json.loads((tmp_path / "run" / results.TIMING).read_text())["decision_s"]
     assert 0 < timing["count"] <= summary["metrics"]["decisions"]
     assert 0 < timing["median"] <= timing["max"] <= timing["sum"]
@@ -312,115 +284,85 @@ def test_the_timing_holds_the_decisions_of_every_policy(
 def test_files_agree_with_each_other(bundled: Path) -> None:
     summary = json.loads((bundled / results.SUMMARY).read_text())
     metrics = summary["metrics"]
-    steps, jobs, held = (
-        pd.read_parquet(bundled / f"{name}.parquet") for name in NAMES[:3]
-    )
+    steps, jobs, held = (table(bundled, name) for name in NAMES[:3])
     assert tuple(steps.columns) == tuple(STEPS)
     assert steps["time"].is_monotonic_increasing
-    assert steps["progress"].sum() == pytest.approx(metrics["outcome"], rel=1e-9)
-    assert jobs["work"].sum() == pytest.approx(metrics["outcome"], rel=1e-9)
-    assert jobs["unit_seconds"].sum() == pytest.approx(metrics["used_unit_s"], rel=1e-9)
-    assert (
-        jobs["preemptions"].sum() == steps["preempted"].sum() == metrics["preemptions"]
-    )
-    assert jobs["rescales"].sum() == steps["rescaled"].sum() == metrics["rescales"]
-    for book in BOOKS:
-        assert steps[f"{book}_cost"].sum() == pytest.approx(
-            jobs[f"lost_to_{book}"].sum(), rel=1e-9
-        )
-        assert metrics[f"{book}_cost"] == pytest.approx(
-            jobs[f"lost_to_{book}"].sum(), rel=1e-9
-        )
-    assert jobs["finish"].notna().sum() == metrics["jobs_finished"]
+    lost = {f"{book}_cost": jobs[f"lost_to_{book}"].sum() for book in BOOKS}
     units = held["last_unit"] - held["first_unit"] + 1
-    assert (
-        units * (held["end"] - held["start"]).dt.total_seconds()
-    ).sum() == pytest.approx(metrics["used_unit_s"], rel=1e-9)
+    unit_s = (units * (held["end"] - held["start"]).dt.total_seconds()).sum()
+    of_jobs = {
+        "outcome": jobs["work"].sum(),
+        "used_unit_s": jobs["unit_seconds"].sum(),
+        "preemptions": jobs["preemptions"].sum(),
+        "rescales": jobs["rescales"].sum(),
+        **lost,
+        "jobs_finished": jobs["finish"].notna().sum(),
+        "decisions": len(steps) - 1,
+    }
+    of_steps = {
+        "outcome": steps["progress"].sum(),
+        "used_unit_s": unit_s,
+        "preemptions": steps["preempted"].sum(),
+        "rescales": steps["rescaled"].sum(),
+        **steps[[*lost]].sum(),
+    }
+    for found in (of_jobs, of_steps):
+        assert found == pytest.approx({name: metrics[name] for name in found}, rel=1e-9)
     assert (steps["used"] <= steps["idle"]).all()
-    assert len(steps) == metrics["decisions"] + 1
     assert 0 < metrics["U"] <= 1.05
-    assert summary["degraded"] is False
-    assert summary["options"]["tfwd_s"] == 120.0
+    assert (summary["degraded"], summary["options"]["tfwd_s"]) == (False, 120.0)
 
 
 def test_an_interrupted_run_is_written_and_marked(tmp_path: Path) -> None:
     asked = iter(range(10**6))
     summary = execute(BUNDLED, tmp_path / "run", should_stop=lambda: next(asked) >= 25)
-    assert summary["metrics"]["interrupted"] is True
-    assert summary["metrics"]["U"] is None
-    assert len(pd.read_parquet(tmp_path / "run" / results.STEPS)) <= 26
+    metrics = summary["metrics"]
+    assert (metrics["interrupted"], metrics["U"]) == (True, None)
+    assert len(table(tmp_path / "run", "steps")) <= 26
 
 
 def test_times_in_the_files_are_exact_and_missing_ones_are_missing(
     tmp_path: Path,
 ) -> None:
-    curve = Curve(np.array([0, 1]), np.array([0.0, 3.0]))
     start = 1_613_000_000_000_000_001
-    jobs = [
-        Job(n, start + k, 1, 1, 7.0, 0.0, 0.0, curve, curve)
-        for k, n in enumerate(("a", "never"))
-    ]
+    jobs = [make(name, [0, 3], pmax=7.0) for name in ("a", "never")]
+    shifted = JobTable(tuple(jobs)).at((start, start + 1))
     nodes = always_idle(1, start, start + 3 * 10**9)
-    write_outcome(tmp_path, Replay(nodes, JobTable(tuple(jobs)), EqualShare()).run())
-    frame = pd.read_parquet(tmp_path / results.JOBS)
+    write_outcome(tmp_path, Replay(nodes, shifted, EqualShare()).run())
+    frame = table(tmp_path, "jobs")
     assert str(frame["finish"].dtype) == "datetime64[ns, UTC]"
     assert frame["submit"].astype("int64").tolist() == [start, start + 1]
     assert frame["finish"].iloc[0].value == start + 2_333_333_334
     assert frame["finish"].isna().tolist() == [False, True]
-    assert frame["jct_s"].iloc[0] == pytest.approx(7 / 3, abs=1e-9)
-    assert np.isnan(frame["jct_s"].iloc[1])
-    held = pd.read_parquet(tmp_path / results.ALLOCATIONS)
-    assert held["job"].tolist() == ["a", "never"]
-    assert json.loads(
-        pq.read_schema(tmp_path / results.ALLOCATIONS).metadata[b"nodes"]
-    ) == ["n00000"]
+    jct = [pytest.approx(7 / 3, abs=1e-9), pytest.approx(np.nan, nan_ok=True)]
+    assert frame["jct_s"].tolist() == jct
+    assert table(tmp_path, "allocations")["job"].tolist() == ["a", "never"]
+    metadata = pq.read_schema(tmp_path / results.ALLOCATIONS).metadata
+    assert json.loads(metadata[b"nodes"]) == ["n00000"]
 
 
 def test_the_table_of_jobs_says_whose_they_are_and_what_they_asked_for(
     tmp_path: Path,
 ) -> None:
-    curve = Curve(np.array([0, 1, 2, 4]), np.array([0.0, 3.0, 6.0, 6.5]))
-    told = {"model": "resnet", "user": "ada", "vc": "physics"}
-    jobs = [
-        Job("states", 0, 1, 4, 7.0, 0.0, 0.0, curve, curve, jreq=3, **told),  # type: ignore[arg-type]
-        Job("says-nothing", 0, 2, 4, 7.0, 0.0, 0.0, curve, curve),
-    ]
-    write_outcome(
-        tmp_path,
-        Replay(always_idle(4, 0, 10**9), JobTable(tuple(jobs)), EqualShare()).run(),
+    told = {"model": "resnet", "user": "ada", "vc": "physics", "jreq": 3}
+    rates = [0.0, 3.0, 6.0, 6.25, 6.5]
+    jobs = JobTable(
+        (make("states", rates, **told), make("says-nothing", rates, jmin=2))
     )
+    write_outcome(tmp_path, Replay(cluster(4, 1, 1), jobs, EqualShare()).run())
     columns = ["name", "vc", "user", "model", "Jmin", "Jmax", "Jreq", "units_asked"]
-    for frame in (
-        pd.read_parquet(tmp_path / results.JOBS),
-        finish_frame(JobTable(tuple(jobs)), [1, 2], [0, 0]),
-    ):
-        rows = (
-            frame[columns]
-            .astype(object)
-            .where(frame[columns].notna(), None)
-            .to_numpy()
-            .tolist()
-        )
-        assert rows == [
+    for frame in (table(tmp_path, "jobs"), finish_frame(jobs, [1, 2], [0, 0])):
+        rows = frame[columns].astype(object).where(frame[columns].notna(), None)
+        # Jreq by default: the least that reaches 80 % of P(Jmax).
+        assert rows.to_numpy().tolist() == [
             ["states", "physics", "ada", "resnet", 1, 4, 3, 3],
-            [
-                "says-nothing",
-                "",
-                "",
-                "",
-                2,
-                4,
-                None,
-                2,
-            ],  # Jreq by default: the least that reaches 80 % of P(Jmax)
+            ["says-nothing", "", "", "", 2, 4, None, 2],
         ]
 
 
 def test_a_replay_of_no_jobs_can_be_written(tmp_path: Path) -> None:
-    write_outcome(
-        tmp_path, Replay(always_idle(1, 0, 9), JobTable(()), EqualShare()).run()
-    )
-    assert len(pd.read_parquet(tmp_path / results.STEPS)) == 1
+    write_outcome(tmp_path, Replay(cluster(1), JobTable(()), EqualShare()).run())
+    assert len(table(tmp_path, "steps")) == 1
 
 
 def test_a_digest_is_sha256(tmp_path: Path) -> None:
@@ -430,6 +372,5 @@ def test_a_digest_is_sha256(tmp_path: Path) -> None:
 
 def test_json_is_sorted_utf8_and_ends_with_a_line(tmp_path: Path) -> None:
     write_json(tmp_path / "j.json", {"b": "ξ", "a": float("nan")})
-    assert (tmp_path / "j.json").read_text(
-        encoding="utf-8"
-    ) == '{\n  "a": null,\n  "b": "ξ"\n}\n'
+    written = (tmp_path / "j.json").read_text("utf-8")
+    assert written == '{\n  "a": null,\n  "b": "ξ"\n}\n'
