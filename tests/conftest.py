@@ -2,11 +2,9 @@
 
 import shlex
 import signal
-from collections.abc import Callable, Iterator
 from importlib import import_module
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
-from types import ModuleType
 from unittest.mock import patch
 
 import drawing  # noqa: F401  it registers the profiles
@@ -19,10 +17,12 @@ settings.load_profile("quarter")
 
 # A suite that is started in the background of a script, or by nohup, inherits that Ctrl-C and hang-ups are ignored,
 # and so would all processes that it starts; those of the tests of interrupts then never end, or end as if nothing was.
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+for number, usual in (
+    (signal.SIGINT, signal.default_int_handler),
+    (signal.SIGHUP, signal.SIG_DFL),
+):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, usual)
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +44,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def told(capsys: pytest.CaptureFixture[str]):
     """Runs a command line of ours, and checks its exit code and that these parts are told; returns all that is told."""
     from bft.replay.cli.main import run
 
@@ -59,14 +59,14 @@ def told(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
 
 
 @pytest.fixture
-def benchmark(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+def benchmark(monkeypatch: pytest.MonkeyPatch):
     """Imports a program of benchmarks/."""
     monkeypatch.syspath_prepend(Path(__file__).parents[1] / "benchmarks")
     return import_module
 
 
 @pytest.fixture(scope="module")
-def example_logs() -> Iterator[None]:
+def example_logs():
     """The log formats of examples/logs, as a plugin that registers them would have them."""
     from bft.replay.logs.formats import BUILT_IN
 

@@ -1,7 +1,5 @@
 """How many examples property tests draw, and which: a profile of Hypothesis for each purpose."""
 
-from typing import Any
-
 from hypothesis import HealthCheck, settings
 
 # Examples of a test that states no number: Hypothesis' own default.
@@ -26,7 +24,7 @@ settings.register_profile(
 )
 
 
-def examples(number: int, *, quick: int | None = None, **stated: Any) -> settings:
+def examples(number: int, *, quick: int | None = None, **stated) -> settings:
     """Let a property test draw this number of examples, or the part of it that the profile in force draws.
 
     `quick`: how many it draws where a profile draws a part, of one that is run for each of many formats.

@@ -3,7 +3,6 @@
 import csv
 import json
 from collections import Counter
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache
@@ -12,10 +11,11 @@ from zoneinfo import ZoneInfo
 
 import numpy as np
 from ClusterShell.NodeSet import NodeSet
-from numpy.typing import NDArray
+from small_traces import of_seconds
 from synthetic_logs import idle_told
 
-from bft.replay.trace.node_trace import NodeTrace
+from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+from bft.replay.trace.trace_statistics import fragments
 
 WORLDS = Path(__file__).parent / "data" / "worlds"
 BEGIN_S = 1_709_510_400  # Monday 2024-03-04, UTC
@@ -59,8 +59,6 @@ class Outage:
 
 @dataclass(frozen=True)
 class World:
-    """What happened."""
-
     runs: tuple[Run, ...]
     outages: tuple[Outage, ...]
     reservations: tuple[Outage, ...]
@@ -69,7 +67,7 @@ class World:
     # How long a node completes after a job.
     epilog_s: int = 0
 
-    def idle(self) -> NDArray[np.bool_]:
+    def idle(self):
         """Whether each node is idle in each second: bool of shape (nodes, seconds)."""
         idle = np.ones((len(NODES), LENGTH_S), dtype=bool)
         for run in self.runs:
@@ -82,7 +80,6 @@ class World:
 
 
 def rows_of(name: str) -> list[dict[str, str]]:
-    """A table of tests/data/worlds."""
     with (WORLDS / f"{name}.csv").open(newline="") as file:
         return list(csv.DictReader(file))
 
@@ -127,8 +124,8 @@ def share_wrong(trace: NodeTrace, world: World, *, sums: bool = False) -> float:
 # -- what is exported
 
 
-def host_list(nodes: Iterable[int], names: Sequence[str] = NODES) -> str:
-    """Names of nodes as Slurm prints them."""
+@cache
+def host_list(nodes: tuple[int, ...], names: tuple[str, ...] = NODES) -> str:
     return str(NodeSet.fromlist([names[node] for node in nodes]))
 
 
@@ -161,14 +158,12 @@ def span(run: Run) -> str:
 
 
 def table(
-    rows: Iterable[dict[str, str]],
-    columns: Sequence[str] = COLUMNS,
+    rows,
+    columns=COLUMNS,
     mark: str = "|",
     quoted: bool = False,
 ) -> str:
-    """Rows with a header."""
-
-    def line(cells: Iterable[str]) -> str:
+    def line(cells) -> str:
         return mark.join(
             f'"{cell}"' if quoted or mark in cell else cell for cell in cells
         )
@@ -183,20 +178,17 @@ def table(
 
 def sacct(
     world: World,
-    columns: Sequence[str] = COLUMNS,
+    columns=COLUMNS,
     zone: str | None = None,
     mark: str = "|",
 ) -> str:
     return table((row(run, zone) for run in world.runs), columns, mark)
 
 
-def nodes_text(
-    states: dict[int, str] | None = None, names: Sequence[str] = NODES
-) -> str:
+def nodes_text(states: dict[int, str] | None = None, names=NODES) -> str:
     """`scontrol -o show node`."""
-    known = states or {}
     return "".join(
-        f"NodeName={name} Arch=x86_64 CPUAlloc=0 CPUTot=32 State={known.get(place, 'IDLE')} ThreadsPerCore=1 "
+        f"NodeName={name} Arch=x86_64 CPUAlloc=0 CPUTot=32 State={(states or {}).get(place, 'IDLE')} ThreadsPerCore=1 "
         f"Partitions={'gpu' if place >= 24 else 'batch'} BootTime=2024-01-01T00:00:00\n"
         for place, name in enumerate(names)
     )
@@ -216,7 +208,7 @@ def reservations(world: World) -> str:
     """`sacctmgr -P show reservation format=NodeNames,TimeStart,TimeEnd`."""
     lines = ["NodeName|TimeStart|TimeEnd"]
     for start, end in sorted({(each.start_s, each.end_s) for each in world.reservations}):  # fmt: skip
-        nodes = [each.node for each in world.reservations if each.start_s == start]
+        nodes = tuple(each.node for each in world.reservations if each.start_s == start)
         lines.append(f"{host_list(nodes)}|{BEGIN_S + start}|{BEGIN_S + end}")
     return "\n".join(lines) + "\n"
 
@@ -240,24 +232,18 @@ def pbs(world: World, lost: frozenset[int] = frozenset()) -> str:
 
 def sge(world: World, summary: bool = False) -> str:
     """Accounting of Grid Engine: a record for each host of a job, or one for all (accounting_summary)."""
-    lines = []
-    for run in sorted(world.runs, key=lambda run: run.end_s):
-        if run.running:
-            continue
-        for task, node in enumerate(run.nodes[:1] if summary else run.nodes):
-            pe = "mpi" if len(run.nodes) > 1 else "smp"
-            times = (
-                f"{BEGIN_S + run.start_s}:{BEGIN_S + run.start_s}:{BEGIN_S + run.end_s}"
-            )
-            lines.append(
-                f"{run.partition}.q:{NODES[node]}:users:{run.user}:j:{run.job}:sge:0:{times}:0:0:1{':0' * 17}"
-                f":project:default:{pe}:{32 * len(run.nodes)}:0:0:0:0:NONE:0:{task or 'NONE'}:0:0:0"
-            )
+    ended = [run for run in world.runs if not run.running]
+    lines = [
+        f"{run.partition}.q:{NODES[node]}:users:{run.user}:j:{run.job}:sge:0:{BEGIN_S + run.start_s}:"
+        f"{BEGIN_S + run.start_s}:{BEGIN_S + run.end_s}:0:0:1{':0' * 17}:project:default:"
+        f"{'mpi' if len(run.nodes) > 1 else 'smp'}:{32 * len(run.nodes)}:0:0:0:0:NONE:0:{task or 'NONE'}:0:0:0"
+        for run in sorted(ended, key=lambda run: run.end_s)
+        for task, node in enumerate(run.nodes[:1] if summary else run.nodes)
+    ]
     return "\n".join(lines) + "\n"
 
 
 def lsf_events(world: World, lost: frozenset[int] = frozenset()) -> str:
-    """lsb.events: JOB_START and JOB_STATUS; the ends of `lost` jobs are missing."""
     records = []
     for number, run in enumerate(world.runs, 1):
         hosts = " ".join(f'"{NODES[node]}"' for node in run.nodes)
@@ -275,25 +261,26 @@ def suspended(world: World, *, preempted: bool = False) -> World:
     runs: list[Run] = []
     for run in world.runs:
         length = run.end_s - run.start_s
-        if run.start_s < 0 or run.running or length < 7200 or run.job % 2:
-            runs.append(run)
-            continue
-        first = run.start_s + length // 4
-        runs.append(replace(run, suspended=(first, first + length // 2)))
-        if preempted:
-            job = 10**6 + len(runs)
-            runs.append(replace(run, job=job, start_s=first, end_s=first + length // 2))
+        pause = run.start_s + length // 4, run.start_s + length // 4 + length // 2
+        keeps_on = run.start_s < 0 or run.running or length < 7200 or run.job % 2
+        runs.append(run if keeps_on else replace(run, suspended=pause))
+        if preempted and not keeps_on:
+            runs.append(
+                replace(run, job=10**6 + len(runs), start_s=pause[0], end_s=pause[1])
+            )
     return replace(world, runs=tuple(sorted(runs, key=lambda run: run.start_s)))
 
 
 def power_saved(world: World, after_s: int = 600) -> World:
     """Nodes that are idle so long are powered off until they are not idle any more."""
-    off = []
-    for node, idle in enumerate(world.idle()):
-        edges = np.flatnonzero(np.diff(np.concatenate([[0], idle, [0]]).astype(int)))
-        for begin, end in edges.reshape(-1, 2).tolist():
-            if end - begin > after_s:
-                off.append(Outage(node, begin + after_s, end, "IDLE~"))
+    idle = fragments(of_seconds(world.idle()))
+    off = [
+        Outage(int(node), int(begin) + after_s, int(end), "IDLE~")
+        for node, begin, end in zip(
+            idle.node, idle.start_ns // SECOND_NS, idle.end_ns // SECOND_NS, strict=True
+        )
+        if end - begin > after_s
+    ]
     return replace(world, outages=(*world.outages, *off))
 
 
@@ -323,14 +310,15 @@ def _listed(run: Run, second: int) -> str:
     )
 
 
-def states(world: World, period_s: int) -> NDArray[np.str_]:
+def states(world: World, period_s: int):
     """The state of each node at times of that distance: of shape (nodes, times)."""
     busy = np.zeros((len(NODES), LENGTH_S), dtype=bool)
     for run in world.runs:
         busy[list(run.nodes), max(0, run.start_s) : run.end_s] = True
     at = slice(0, LENGTH_S, period_s)
-    words = np.where(busy[:, at], "allocated", "drained")
-    return np.where(world.idle()[:, at], "idle", words)
+    return np.where(
+        world.idle()[:, at], "idle", np.where(busy[:, at], "allocated", "drained")
+    )
 
 
 def snapshots(world: World, period_s: int, flags: bool = False) -> str:
@@ -344,13 +332,13 @@ def snapshots(world: World, period_s: int, flags: bool = False) -> str:
             row.format(name, word, word.replace("drained", "idle"), '"DRAIN"' * (word == "drained"))
             for name, word in zip(NODES, column, strict=True)
         ]  # fmt: skip
-        body = (",\n" if flags else "\n").join(lines)
-        parts.append(f"{BEGIN_S + number * period_s}\n{rows.format(body)}")
+        body = rows.format((",\n" if flags else "\n").join(lines))
+        parts.append(f"{BEGIN_S + number * period_s}\n{body}")
     return "".join(parts)
 
 
 def range_query(
-    series: Iterable[tuple[dict[str, str], list[int]]],
+    series,
     begin_s: int = BEGIN_S,
     step_s: int = 60,
 ) -> str:
@@ -359,8 +347,8 @@ def range_query(
         {"metric": metric, "values": [[begin_s + step_s * k, str(count)] for k, count in enumerate(counts)]}
         for metric, counts in series
     ]  # fmt: skip
-    data = {"resultType": "matrix", "result": result}
-    return json.dumps({"status": "success", "data": data}, separators=(",", ":"))
+    told = {"status": "success", "data": {"resultType": "matrix", "result": result}}
+    return json.dumps(told, separators=(",", ":"))
 
 
 def prometheus(world: World, *, by_partition: bool) -> str:
@@ -405,7 +393,6 @@ class GpuRun:
 
     @property
     def tres(self) -> str:
-        """AllocTRES."""
         more = f",gres/gpu={len(self.gpus)}" if self.gpus and not self.shards else ""
         more += f",gres/shard={self.shards}" if self.shards else ""
         return f"billing={self.cores},cpu={self.cores}{more},mem=1G,node=1"
@@ -423,14 +410,13 @@ def gpu_runs(kind: str) -> list[GpuRun]:
     ]  # fmt: skip
 
 
-def gpu_sacct(runs: Iterable[GpuRun], *, tracked: bool = True) -> str:
+def gpu_sacct(runs, *, tracked: bool = True) -> str:
     """`sacct` with AllocTRES; where GPUs are not tracked it states none."""
-    rows = []
-    for run in runs:
-        tres = run.tres if tracked else f"cpu={run.cores},mem=1G,node=1"
-        state = "COMPLETED" if run.job % 7 else "FAILED"
-        times = f"{BEGIN_S + run.start_s}|{BEGIN_S + run.end_s}"
-        rows.append(f"{run.job}|{GPU_HOSTS[run.node]}|1|{times}|{state}|{tres}\n")
+    rows = [
+        f"{run.job}|{GPU_HOSTS[run.node]}|1|{BEGIN_S + run.start_s}|{BEGIN_S + run.end_s}|"
+        f"{'COMPLETED' if run.job % 7 else 'FAILED'}|{run.tres if tracked else f'cpu={run.cores},mem=1G,node=1'}\n"
+        for run in runs
+    ]
     return "JobID|NodeList|AllocNodes|Start|End|State|AllocTRES\n" + "".join(rows)
 
 
@@ -443,7 +429,7 @@ def gpu_nodes() -> str:
     )
 
 
-def gpu_share_wrong(trace: NodeTrace, runs: Iterable[GpuRun]) -> float:
+def gpu_share_wrong(trace: NodeTrace, runs) -> float:
     """By how much the number of idle GPUs of each node is off, as a share of all GPU-time.
 
     A GPU is idle while no job has it or a share of it, and cores of its node are left.

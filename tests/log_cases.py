@@ -14,6 +14,7 @@ idle      idle seconds of nodes or units
 busy      how many nodes or units are ever taken
 sizes     how many units each node has
 jobs      host jobs: eligible, start, end, expected end, number of nodes and these, - for what is not known
+counts    lines, rows, and rows that are used
 refused   a pattern of the message, where the logs are refused
 
 A case with `each` is one for each of these texts, which stands for %EACH%. In all texts @9 is second 9 of the log since
@@ -23,34 +24,22 @@ A case with `each` is one for each of these texts, which stands for %EACH%. In a
 import math
 import re
 import tomllib
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from fractions import Fraction
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
-from synthetic_logs import BEGIN_S, Spans, read_texts, taken
+from synthetic_logs import BEGIN_S, read_texts, taken
 
 from bft.models import InputError
-from bft.replay.logs import Ingested
 from bft.replay.trace.host_jobs import NEVER, HostJobs
 from bft.replay.trace.node_trace import SECOND_NS
 
 FOLDER = Path(__file__).parent / "data" / "logs"
 EXPECTED = {
-    "taken",
-    "says",
-    "coverage",
-    "span",
-    "machine",
-    "idle",
-    "busy",
-    "sizes",
-    "jobs",
-    "refused",
-}
+    "taken", "says", "coverage", "span", "machine", "idle", "busy", "sizes", "jobs", "counts", "refused",
+}  # fmt: skip
 
 
 def instant(match: re.Match[str]) -> str:
@@ -62,8 +51,7 @@ def instant(match: re.Match[str]) -> str:
     )
 
 
-def expanded(value: Any, texts: Mapping[str, str]) -> Any:
-    """A value with its texts as they are meant."""
+def expanded(value, texts):
     if isinstance(value, dict):
         return {name: expanded(each, texts) for name, each in value.items()}
     if isinstance(value, list):
@@ -85,8 +73,7 @@ def row(line: str, number: int) -> str:
     return re.sub(r"{(\d*)k(?:%(\d+))?(?:\+(\d+))?}", value, line)
 
 
-def cases(*names: str) -> list[Any]:
-    """The cases of files, as parameters."""
+def cases(*names: str):
     found = []
     for name in names:
         content = tomllib.loads((FOLDER / f"{name}.toml").read_text("utf-8"))
@@ -101,7 +88,7 @@ def cases(*names: str) -> list[Any]:
     return found
 
 
-def spans(text: str) -> Spans:
+def spans(text: str):
     """What `taken` finds, of `a 0-9 20-, b 3-9`."""
     edges = [
         (host, re.fullmatch(r"(-?[\d.]+)-(-?[\d.]*)", each))
@@ -114,13 +101,11 @@ def spans(text: str) -> Spans:
 
 
 def host_jobs(jobs: HostJobs | None) -> list[str]:
-    """Host jobs as a case has them."""
     if jobs is None:
         return []
-    columns = (jobs.known, jobs.start, jobs.end, jobs.expected_end)
     rows = [
         ["-" if ns == NEVER else ns // SECOND_NS - BEGIN_S for ns in column.tolist()]
-        for column in columns
+        for column in (jobs.known, jobs.start, jobs.end, jobs.expected_end)
     ]
     names = [jobs.names[node] for node in jobs.nodes.tolist()]
     lists = [",".join(names[low:high]) for low, high in pairwise(jobs.offsets.tolist())]
@@ -128,58 +113,58 @@ def host_jobs(jobs: HostJobs | None) -> list[str]:
     return [" ".join(map(str, each)).strip() for each in whole]
 
 
-def read(case: Mapping[str, Any], **more: Any) -> Ingested:
-    """What is made of the texts of a case."""
+def read(case, **more):
     given = {name: None if each == "none" else each for name, each in case.items()}
     asked = {name: each for name, each in given.items() if name not in EXPECTED} | more
-    log = asked.pop("log")
-    return read_texts(
-        asked.pop("form"), *([log] if isinstance(log, str) else log), **asked
-    )
+    form, log = asked.pop("form"), asked.pop("log")
+    return read_texts(form, *([log] if isinstance(log, str) else log), **asked)
 
 
-def check(case: Mapping[str, Any]) -> None:
-    """Hold what is read against what a case expects."""
+def check(case) -> None:
     if "refused" in case:
         with pytest.raises(InputError, match=case["refused"]):
             read(case)
         return
     made = read(case)
     trace, account = made.trace, made.account
-    if "taken" in case:
-        assert taken(trace) == spans(case["taken"])
     for name, value in case.get("coverage", {}).items():
         expected = pytest.approx(float(Fraction(value)), abs=1e-6)
         assert getattr(made.coverage, name) == expected, name
-    bounds = [at / 1e9 - BEGIN_S for at in (trace.start, trace.end)]
-    assert case.get("span") in (None, bounds)
-    assert case.get("machine") in (None, " ".join(trace.nodes))
-    assert case.get("idle") in (None, trace.idle_unit_seconds())
-    assert case.get("busy") in (None, len({name for name, *_ in taken(trace)}))
-    assert case.get("sizes") in (None, [*(trace.node_units or ())])
-    assert case.get("jobs") in (None, host_jobs(trace.host_jobs))
-    told = {
-        "left out": account.left_out,
-        "skipped": account.skipped,
-        "noted": account.notes,
+    busy = taken(trace)
+    found = {
+        "taken": busy,
+        "span": [at / 1e9 - BEGIN_S for at in (trace.start, trace.end)],
+        "machine": " ".join(trace.nodes),
+        "idle": trace.idle_unit_seconds(),
+        "busy": len({name for name, *_ in busy}),
+        "sizes": [*(trace.node_units or ())],
+        "jobs": host_jobs(trace.host_jobs),
+        "counts": [account.lines, account.rows, account.used],
     }
+    expected = {name: case[name] for name in found if name in case}
+    if "taken" in case:
+        expected["taken"] = spans(case["taken"])
+    assert {name: found[name] for name in expected} == expected
     lines = {
         kind: [f"{why}: {each}" for why, each in tallies.items()]
-        for kind, tallies in told.items()
+        for kind, tallies in (
+            ("left out", account.left_out),
+            ("skipped", account.skipped),
+            ("noted", account.notes),
+        )
     }
     lines["warned"] = account.warnings()
     says = [each.partition(": ") for each in case.get("says", ())]
     for kind, _, part in says:
-        wanted = not kind.startswith("not ")
-        assert (
-            any(part in line for line in lines[kind.removeprefix("not ")]) == wanted
+        assert any(part in line for line in lines[kind.removeprefix("not ")]) == (
+            not kind.startswith("not ")
         ), (part, lines)
     unused = [kind for kind, *_ in says if kind in ("left out", "skipped")]
     assert len(unused) == len(account.left_out) + len(account.skipped), lines
     if account.skipped:
-        found = account.skipped.items()
         first = [
-            f"{each.file}: line {each.line}: .*{re.escape(why)}" for why, each in found
+            f"{each.file}: line {each.line}: .*{re.escape(why)}"
+            for why, each in account.skipped.items()
         ]
         with pytest.raises(InputError, match="|".join(first)):
             read(case, strict=True)

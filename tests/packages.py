@@ -4,16 +4,14 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from processes import SCRIPT, result_of
 
 ROOT = Path(__file__).parents[1]
-Call = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def installed(folder: Path, scratch: Path) -> Call:
+def installed(folder: Path, scratch: Path):
     """Install the package in a folder of docs/; return what calls bft-replay where it is installed."""
     source, site = scratch / folder.name, scratch / "site"
     shutil.copytree(folder, source)  # a build leaves files beside its source
@@ -25,7 +23,7 @@ def installed(folder: Path, scratch: Path) -> Call:
 
 def planted(
     modules: dict[str, str], entry_points: dict[str, dict[str, str]], scratch: Path
-) -> Call:
+):
     """As `installed`, of modules by file name and entry points by group: what pip leaves behind, in no time."""
     return _caller(plant(modules, entry_points, scratch / "site"), scratch)
 
@@ -39,18 +37,21 @@ def plant(
     """Leave behind what pip does for a package: modules by file name, entry points by group."""
     metadata = site / f"{package}-1.0.dist-info"
     metadata.mkdir(parents=True)
-    stated = f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n"
-    (metadata / "METADATA").write_text(stated)
-    with (metadata / "entry_points.txt").open("w") as file:
-        for group, points in entry_points.items():
-            file.write(f"[{group}]\n")
-            file.writelines(f"{name} = {value}\n" for name, value in points.items())
+    (metadata / "METADATA").write_text(
+        f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n"
+    )
+    lines = [
+        line
+        for group, points in entry_points.items()
+        for line in (f"[{group}]", *(f"{name} = {points[name]}" for name in points))
+    ]
+    (metadata / "entry_points.txt").write_text("\n".join([*lines, ""]))
     for name, text in modules.items():
         (site / name).write_text(text)
     return site
 
 
-def _caller(site: Path, scratch: Path) -> Call:
+def _caller(site: Path, scratch: Path):
     environment = {**os.environ, "PYTHONPATH": str(site)}
 
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:

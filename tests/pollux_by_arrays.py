@@ -168,8 +168,7 @@ def search(
     best, ranks, distances = best_of(values, len(states))
     states, values = states[best], values[best]
     for _ in range(generations - 1):
-        parents = _parents(values, distances, population, rng)
-        children = cross(states, parents, rng)
+        children = cross(states, _parents(values, distances, population, rng), rng)
         mutate(moment, children, rng)
         repair(moment, children, rng)
         children = children[new(children, {state.tobytes() for state in states})]

@@ -11,12 +11,9 @@ import struct
 import subprocess
 import sys
 import termios
-from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from signal import Signals
 from tempfile import TemporaryDirectory
-from typing import IO, Any
 
 # As the console script does; a module of its own would be run twice.
 SCRIPT = [sys.executable, "-c", "from bft.replay.cli import main; main()"]
@@ -44,9 +41,7 @@ main()
 """
 
 
-def signalled(
-    plan: Sequence[tuple[int, Signals]], *, pause_s: float = 0.0, more: str = ""
-) -> list[str]:
+def signalled(plan, *, pause_s: float = 0.0, more: str = "") -> list[str]:
     """The command as one that sends itself signals after steps (of all replays), and pauses; `more` runs before it."""
     script = _SIGNALLED.format(
         plan=[(step, int(number)) for step, number in plan], pause_s=pause_s, more=more
@@ -91,9 +86,7 @@ def _warm() -> subprocess.Popen[str]:
     return process
 
 
-def _begun(
-    command: Sequence[str], folder: Path, environment: Mapping[str, str], *files: str
-) -> IO[str]:
+def _begun(command, folder: Path, environment, *files: str):
     """Run a script of Python in a fork of a process that has loaded our modules; what is returned tells its end."""
     server = _warm()
     assert server.stdin is not None
@@ -105,7 +98,7 @@ def _begun(
 
 
 def result_of(
-    command: Sequence[str], *, cold: bool = False, **more: Any
+    command, *, cold: bool = False, **more
 ) -> subprocess.CompletedProcess[str]:
     """Run a command to its end; `more` as `subprocess.run` takes it.
 
@@ -116,8 +109,7 @@ def result_of(
     other = more.get("env", os.environ).get("PYTHONPATH") != os.environ.get(
         "PYTHONPATH"
     )
-    apart = cold or other or [*command[:2]] != SCRIPT[:2]
-    if apart or more.keys() - {"cwd", "env"}:
+    if (cold or other or [*command[:2]] != SCRIPT[:2]) or more.keys() - {"cwd", "env"}:
         usual = {"capture_output": True, "text": True, "timeout": AMPLE_S}
         return subprocess.run(command, **{"check": False, **usual, **more})
     with TemporaryDirectory() as scratch:
@@ -130,7 +122,6 @@ def result_of(
 
 
 def end_process(process: subprocess.Popen[bytes]) -> None:
-    """Ask a process to end; what does not within 20 s is killed."""
     process.terminate()
     try:
         process.wait(20)
@@ -139,7 +130,7 @@ def end_process(process: subprocess.Popen[bytes]) -> None:
         process.wait()
 
 
-def on_terminal(args: Sequence[str], columns: int, folder: Path) -> list[str]:
+def on_terminal(args, columns: int, folder: Path) -> list[str]:
     """The lines that a command of ours shows on a terminal of so many columns, without colours."""
     parent, child = pty.openpty()
     fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))

@@ -1,8 +1,7 @@
 """Rows of our own in the formats of public data sets (docs/data.md)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import pandas as pd
 
@@ -22,11 +21,10 @@ class Ran:
 
 
 TWO_JOBS = (Ran((0, 1), BEGIN_S, BEGIN_S + 1200), Ran((0,), BEGIN_S + 1200, BEGIN_S + 1800))  # fmt: skip
-Rows = Sequence[Ran]
 
 
 def _frame(
-    rows: Rows, begin: str, end: str, zone: str = "UTC", *, stated: bool = False
+    rows, begin: str, end: str, zone: str = "UTC", *, stated: bool = False
 ) -> pd.DataFrame:
     """Return times and numbers of jobs, in a zone that is stated or not."""
     seconds = {begin: [row.start_s for row in rows], end: [row.end_s for row in rows]}
@@ -35,7 +33,7 @@ def _frame(
     return local if stated else local.apply(lambda each: each.dt.tz_localize(None))
 
 
-def _counts(rows: Rows) -> list[int]:
+def _counts(rows) -> list[int]:
     return [len(row.nodes) for row in rows]
 
 
@@ -44,8 +42,7 @@ def _states(rows: int) -> list[str]:
     return ["FAILED", *["COMPLETED"] * (rows - 1)]
 
 
-def alcf(path: Path, rows: Rows = TWO_JOBS) -> None:
-    """Write ALCF's job table, with the columns that RAPS reads."""
+def alcf(path, rows=TWO_JOBS) -> None:
     table = _frame(rows, "START_TIMESTAMP", "END_TIMESTAMP")
     names = [
         ",".join(f"x4{node:03}c0s0b0n0" for node in row.nodes)
@@ -65,7 +62,7 @@ def alcf(path: Path, rows: Rows = TWO_JOBS) -> None:
     table.to_csv(path, index=False)
 
 
-def swf(path: Path, rows: Rows = TWO_JOBS) -> None:
+def swf(path, rows=TWO_JOBS) -> None:
     """Write Frontier's fields: the fifth counts cores, then nodes; the last row has no last field."""
     begin_s = min(row.start_s for row in rows)
     lines = [f"; UnixStartTime: {begin_s}", "; MaxProcs: 1053696"]
@@ -80,10 +77,9 @@ def swf(path: Path, rows: Rows = TWO_JOBS) -> None:
     path.write_text("\n".join([*lines, ""]))
 
 
-def lassen(folder: Path, rows: Rows = TWO_JOBS) -> None:
-    """Write the two tables of LAST, with local times."""
+def lassen(folder, rows=TWO_JOBS) -> None:
     times = _frame(rows, "begin_time", "end_time", "America/Los_Angeles")
-    jobs = pd.DataFrame(
+    pd.DataFrame(
         {
             "allocation_id": range(7, 7 + len(rows)),
             "primary_job_id": range(len(rows)),
@@ -93,21 +89,19 @@ def lassen(folder: Path, rows: Rows = TWO_JOBS) -> None:
             "end_time": times["end_time"],
             "queue": "pbatch",
         }
-    )
-    jobs.to_csv(folder / "final_csm_allocation_history_hashed.csv", index=False)
+    ).to_csv(folder / "final_csm_allocation_history_hashed.csv", index=False)
     pairs = [(7 + job, node) for job, row in enumerate(rows) for node in row.nodes]
-    nodes = pd.DataFrame(
+    pd.DataFrame(
         {
             "allocation_id": [job for job, _ in pairs],
             "node_name": [f"lassen{node}" for _, node in pairs],
             "shared": "f",
             "energy": 1,
         }
-    )
-    nodes.to_csv(folder / "final_csm_allocation_node_history.csv", index=False)
+    ).to_csv(folder / "final_csm_allocation_node_history.csv", index=False)
 
 
-def kestrel(path: Path, rows: Rows = TWO_JOBS) -> None:
+def kestrel(path, rows=TWO_JOBS) -> None:
     """Write Kestrel's job table, with the columns that others read; months differ in their zone."""
     table = _frame(rows, "start_time", "end_time", "Etc/GMT+7", stated=True)
     table = table.assign(
@@ -126,7 +120,7 @@ def kestrel(path: Path, rows: Rows = TWO_JOBS) -> None:
 def gpus(zone: str | None) -> Callable[..., None]:
     """Return what writes a table of Acme or Helios, a unit is a GPU; the last job has none."""
 
-    def write(path: Path, rows: Rows = TWO_JOBS) -> None:
+    def write(path, rows=TWO_JOBS) -> None:
         again = [*rows, rows[0]]
         stated = zone is not None
         table = _frame(again, "start_time", "end_time", "Asia/Shanghai", stated=stated)

@@ -3,33 +3,27 @@
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from processes import end_process
-from real_slurm import PATIENCE_S, wait_until
+from real_slurm import PATH, PATIENCE_S, require, wait_until
 
 NODES = ("n1", "n2", "n3", "n4")
 # Where the folder of a scheduler is in its own view of the file system: all users reach it there.
 INSIDE = "/mnt"
 _SGE = "/usr/lib/gridengine"
-_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 # The head's address ends with 0, that of n1 with 1, and so on.
 _ADDRESS = "10.7.0.1"
 
 
-def _require(programs: Sequence[str]) -> None:
-    """Skip the test where these cannot be run."""
-    needed = ("unshare", "nsenter", "ip", *programs)
-    missing = [name for name in needed if shutil.which(name, path=_PATH) is None]
-    if missing:
-        pytest.skip(f"{', '.join(missing)} not installed: make sandbox (Debian, as root)")  # fmt: skip
+def _require(*programs: str) -> None:
+    require("unshare", "nsenter", "ip", *programs)
     alone = ("unshare", "-n", "-m", "-u", "true")
     if subprocess.run(alone, capture_output=True, check=False).returncode:
-        pytest.skip("the test needs root, and a network of its own (unshare)")
+        pytest.skip("the test needs a network of its own (unshare)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +55,11 @@ class Grid:
         return *enter, *inside, *as_user, *command
 
     def run(self, *command: str, user: str = "") -> str:
-        """What a command prints; its failure is the test's."""
         done = self._done(self.within(*command, user=user))
         assert done.returncode == 0, f"{command}: {done.stdout} {done.stderr}"
         return done.stdout
 
     def works(self, *command: str) -> bool:
-        """Whether a command succeeds."""
         return self._done(self.within(*command)).returncode == 0
 
     def _done(self, command: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
@@ -81,7 +73,6 @@ class Grid:
         )
 
     def daemon(self, name: str, *command: str, user: str = "", **env: str) -> None:
-        """Start a daemon, which ends with the grid."""
         log = (self.folder / f"{name}.out").open("ab")
         self.stack.callback(log.close)
         process = subprocess.Popen(
@@ -95,7 +86,7 @@ class Grid:
 
 
 @contextmanager
-def _namespaces(folder: Path, setup: str, **env: str) -> Iterator[Grid]:
+def _namespaces(folder: Path, setup: str, **env: str):
     """Hold a network with the loopback device alone, and the mounts that `setup`, lines of a shell, adds."""
     folder.chmod(0o755)  # pytest makes it for its own user alone
     hold = f"""
@@ -109,17 +100,17 @@ exec sleep infinity"""
         holder = subprocess.Popen(("unshare", "-n", "-m", "-u", "sh", "-ec", hold))
         stack.callback(end_process, holder)
         wait_until((folder / "ready").exists, "no namespaces")
-        yield Grid(folder, {**os.environ, "PATH": _PATH, **env}, holder.pid, stack)
+        yield Grid(folder, {**os.environ, "PATH": PATH, **env}, holder.pid, stack)
 
 
 @contextmanager
-def grid_engine(folder: Path) -> Iterator[Grid]:
+def grid_engine(folder: Path):
     """Start sge_qmaster and one sge_execd a node with 4 slots, and a parallel environment mpi with 4 slots a node.
 
     Each sge_execd has a host name and a network of its own, with a cable to the head, which passes on what is for
     others.
     """
-    _require([f"{_SGE}/sge_qmaster", f"{_SGE}/sge_execd", "qconf"])
+    _require(f"{_SGE}/sge_qmaster", f"{_SGE}/sge_execd", "qconf")
     root, spool = folder / "root", folder / "spool"
     common = root / "default/common"
     for made in (common, spool / "qmaster/job_scripts", spool / "execd", spool / "db"):
@@ -127,8 +118,9 @@ def grid_engine(folder: Path) -> Iterator[Grid]:
     for part in ("bin", "lib", "util", "utilbin"):
         (root / part).symlink_to(f"/var/lib/gridengine/{part}")
     programs = next(Path("/var/lib/gridengine/bin").glob("*/sge_execd")).parent
-    names = ("head", *NODES)
-    hosts = "".join(f"{_ADDRESS}{k} {name}\n" for k, name in enumerate(names))
+    hosts = "".join(
+        f"{_ADDRESS}{k} {name}\n" for k, name in enumerate(("head", *NODES))
+    )
     (folder / "hosts").write_text(f"{hosts}127.0.0.1 localhost\n")
     (common / "act_qmaster").write_text("head\n")
     (common / "bootstrap").write_text(f"""\
@@ -147,7 +139,7 @@ scheduler_threads 1
 """)
     setup = f"mount --bind {INSIDE}/hosts /etc/hosts\nhostname head\n{_CABLES}"
     env = {
-        "PATH": f"{programs}{os.pathsep}{_PATH}",
+        "PATH": f"{programs}{os.pathsep}{PATH}",
         "SGE_ROOT": f"{INSIDE}/root",
         "SGE_CELL": "default",
         "SGE_QMASTER_PORT": "6444",
@@ -197,18 +189,18 @@ def _changed(text: str, **values: str) -> str:
 def _spool(grid: Grid) -> None:
     """Make the data base of Grid Engine, as the script of Debian's package does."""
     shared = Path("/usr/share/gridengine")
-    reporting = "accounting=true reporting=false flush_time=00:00:01 joblog=false sharelog=00:00:00"
     configuration = _changed(
         (shared / "default-configuration").read_text(),
         execd_spool_dir=f"{INSIDE}/spool/execd",
         min_uid="0",
         min_gid="0",
         load_report_time="00:00:05",
-        reporting_params=reporting,
+        reporting_params="accounting=true reporting=false flush_time=00:00:01 joblog=false sharelog=00:00:00",
     )
     (grid.folder / "configuration").write_text(configuration)
-    data = f"{INSIDE}/spool/db"
-    grid.run(f"{_SGE}/spoolinit", "berkeleydb", "libspoolb", data, "init")
+    grid.run(
+        f"{_SGE}/spoolinit", "berkeleydb", "libspoolb", f"{INSIDE}/spool/db", "init"
+    )
     for what, given in (
         ("configuration", f"{INSIDE}/configuration"),
         ("complexes", f"{shared}/util/resources/centry"),
@@ -263,13 +255,31 @@ qsort_args NONE
 """
 
 
+# The data base of OAR, and two resources a node.
+_FILLED = f"""
+sql="psql -q -v ON_ERROR_STOP=1 -h 127.0.0.1 -U"
+for role in oar oar_ro; do
+    $sql postgres postgres -c "CREATE ROLE $role LOGIN PASSWORD '$role'"
+done
+$sql postgres postgres -c "CREATE DATABASE oar OWNER oar"
+for name in pg_structure pg_default_admission_rules default_data; do
+    $sql oar oar -f /usr/lib/oar/database/$name.sql
+done
+$sql oar oar -c "GRANT SELECT ON ALL TABLES IN SCHEMA public TO oar_ro"
+for node in {" ".join(NODES)}; do
+    oarnodesetting -a -h $node
+    oarnodesetting -a -h $node
+done
+"""
+
+
 @contextmanager
-def oar(folder: Path) -> Iterator[Grid]:
+def oar(folder: Path):
     """Start PostgreSQL and OAR's server with two resources a node; a command takes the place of ssh, and runs here.
 
     Jobs are those of the user postgres: OAR refuses those of root.
     """
-    _require(["Almighty", "oarsub", "oarstat", "psql", "runuser"])
+    _require("Almighty", "oarsub", "oarstat", "psql", "runuser")
     # Debian keeps those of PostgreSQL's programs that are for the server out of the path.
     binaries = sorted(Path("/usr/lib/postgresql").glob("*/bin"))
     home, data, state = (folder / name for name in ("home", "db", "state"))
@@ -302,19 +312,11 @@ def oar(folder: Path) -> Iterator[Grid]:
         place = ("-D", f"{INSIDE}/db")
         grid.run(f"{binaries[-1]}/initdb", "-A", "trust", *place, user="postgres")
         listens = ("-k", f"{INSIDE}/db", "-c", "listen_addresses=127.0.0.1")
-        server = f"{binaries[-1]}/postgres"
-        grid.daemon("postgres", server, *place, *listens, user="postgres")
-        sql = ("psql", "-q", "-v", "ON_ERROR_STOP=1", "-h", "127.0.0.1", "-U")
-        admin, user = (*sql, "postgres", "postgres", "-c"), (*sql, "oar", "oar")
+        grid.daemon(
+            "postgres", f"{binaries[-1]}/postgres", *place, *listens, user="postgres"
+        )
+        admin = ("psql", "-q", "-h", "127.0.0.1", "-U", "postgres", "postgres", "-c")
         wait_until(lambda: grid.works(*admin, ""), "PostgreSQL did not come up")
-        for role in ("oar", "oar_ro"):
-            grid.run(*admin, f"CREATE ROLE {role} LOGIN PASSWORD '{role}'")
-        grid.run(*admin, "CREATE DATABASE oar OWNER oar")
-        for name in ("pg_structure", "pg_default_admission_rules", "default_data"):
-            grid.run(*user, "-f", f"/usr/lib/oar/database/{name}.sql")
-        grid.run(*user, "-c", "GRANT SELECT ON ALL TABLES IN SCHEMA public TO oar_ro")
-        for node in NODES:
-            for _ in range(2):
-                grid.run("oarnodesetting", "-a", "-h", node)
+        grid.run("bash", "-ec", _FILLED)
         grid.daemon("almighty", "Almighty")
         yield grid

@@ -7,7 +7,6 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +14,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from processes import end_process
+from synthetic_logs import idle_told
 
-from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+from bft.replay.cli.recipes import RECIPES
 
 NEEDED = (
     "munged",
@@ -31,39 +31,25 @@ NEEDED = (
 )
 # States of a job that has not ended, as squeue and sacct print them.
 NOT_ENDED = ("PENDING", "CONFIGURING", "RUNNING", "SUSPENDED", "COMPLETING", "REQUEUED")
-_PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
+PATH = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/sbin"])
 # Seconds that anything here may take on a machine that does much else.
 PATIENCE_S = 120
 
 
-def require_slurm() -> None:
-    """Skip the test where Slurm cannot be run."""
-    missing = [name for name in NEEDED if shutil.which(name, path=_PATH) is None]
+def require(*programs: str) -> None:
+    missing = [name for name in programs if shutil.which(name, path=PATH) is None]
     if missing:
-        pytest.skip(
-            f"{', '.join(missing)} not installed: make sandbox installs Slurm (Debian, as root)"
-        )
+        pytest.skip(f"{', '.join(missing)} not installed: make sandbox (Debian, as root)")  # fmt: skip
     if os.geteuid() != 0:
-        pytest.skip("Slurm's daemons start jobs of users: the test runs as root only")
+        pytest.skip("daemons start jobs of users: the test runs as root only")
 
 
 @dataclass(frozen=True, slots=True)
 class Slurm:
-    """A running cluster.
-
-    Parameters
-    ----------
-    folder
-        Where its configuration, state and logs are.
-    env
-        Environment in which commands talk to it.
-    """
-
     folder: Path
     env: dict[str, str]
 
     def run(self, *command: str) -> str:
-        """What a command prints; its failure is the test's."""
         done = subprocess.run(
             command,
             env=self.env,
@@ -107,18 +93,16 @@ class Slurm:
 
 
 @contextmanager
-def slurm_cluster(
-    folder: Path, nodes: int, more: str = "", gres: str = "gpu:a100:4"
-) -> Iterator[Slurm]:
+def slurm_cluster(folder: Path, nodes: int, more: str = "", gres: str = "gpu:a100:4"):
     """Start munged, MariaDB, slurmdbd, slurmctld and one slurmd a node of 4 cores and 4 GPUs; end them all.
 
     `more` are further lines of slurm.conf, and `gres` generic resources of a node.
     """
-    require_slurm()
+    require(*NEEDED)
     folder.mkdir(parents=True, exist_ok=True)
     env = {
         **os.environ,
-        "PATH": _PATH,
+        "PATH": PATH,
         "SLURM_CONF": str(folder / "slurm.conf"),
         "LC_ALL": "C",
         # Two MariaDB that are installed at once would remove each other's temporary tables.
@@ -180,7 +164,6 @@ def slurm_cluster(
 def _configure(
     folder: Path, nodes: int, ports: list[int], more: str, gres: str
 ) -> None:
-    """Write the configuration of all daemons, and the key that they share."""
     for name in ("state", "spool", "db", "tmp"):
         (folder / name).mkdir()
     (folder / "munge.key").write_bytes(os.urandom(1024))
@@ -258,10 +241,11 @@ PartitionName=batch Nodes=ALL Default=YES State=UP OverSubscribe=NO
 
 def _free_ports(count: int) -> list[int]:
     with ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [one.getsockname()[1] for one in sockets]
+        ports = [
+            stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+            for _ in range(count)
+        ]
+        return [one.getsockname()[1] for one in ports]
 
 
 def _works(slurm: Slurm, *command: str) -> bool:
@@ -276,11 +260,10 @@ def _works(slurm: Slurm, *command: str) -> bool:
 
 
 def wait_until(
-    done: Callable[[], bool],
+    done,
     complaint: str = "Slurm's daemons did not come up: see their logs in the test's folder",
     patience_s: float = PATIENCE_S,
 ) -> None:
-    """Wait until a condition is true."""
     end = time.monotonic() + patience_s
     while not done():
         assert time.monotonic() < end, complaint
@@ -288,7 +271,7 @@ def wait_until(
 
 
 @contextmanager
-def polled(slurm: Slurm) -> Iterator[dict[int, str]]:
+def polled(slurm: Slurm):
     """Ask each second for the states of nodes, as the recipe does by cron; yields what is printed, by second."""
     printed: dict[int, str] = {}
     over = threading.Event()
@@ -308,15 +291,11 @@ def polled(slurm: Slurm) -> Iterator[dict[int, str]]:
         thread.join()
 
 
-def idle_seconds(trace: NodeTrace, begin_s: int, end_s: int) -> np.ndarray:
+def idle_seconds(trace, begin_s: int, end_s: int) -> np.ndarray:
     """Whether each node (each unit where these turn idle one by one) is idle in each second, in order of names."""
-    idle = np.zeros((trace.slots, end_s - begin_s), dtype=bool)
-    for event, time_ns in enumerate(trace.times.tolist()):
-        second = max(0, time_ns // SECOND_NS - begin_s)
-        idle[trace.leaves(event), second:] = False
-        idle[trace.joins(event), second:] = True
-    by_node = idle.reshape(len(trace.nodes), -1, end_s - begin_s)
-    return by_node[np.argsort(np.array(trace.nodes))].reshape(idle.shape)
+    seconds = end_s - begin_s
+    by_node = idle_told(trace, begin_s, seconds).reshape(len(trace.nodes), -1, seconds)
+    return by_node[np.argsort(np.array(trace.nodes))].reshape(-1, seconds)
 
 
 def commands(text: str) -> list[str]:
@@ -330,3 +309,10 @@ def commands(text: str) -> list[str]:
         elif line.strip() and not line.startswith("#"):
             found.append(line)
     return found
+
+
+def recipe(name: str) -> str:
+    """The command of a recipe that reads what the others have written, without the program's name."""
+    ours = "bft-replay "
+    (found,) = [each for each in commands(RECIPES[name]) if each.startswith(ours)]
+    return found.removeprefix(ours)

@@ -1,8 +1,5 @@
 """What is refused, and with which words."""
 
-from collections.abc import Callable
-from typing import Any
-
 import pytest
 
 from bft.models import InputError
@@ -10,12 +7,12 @@ from bft.models import InputError
 
 def refused(
     what: str,
-    call: Callable[..., object],
+    call,
     /,
-    *args: Any,
+    *args,
     error: type[Exception] = InputError,
-    **options: Any,
-) -> Any:
+    **options,
+):
     """Return the error that a call raises, whose text has a match of a pattern."""
     with pytest.raises(error, match=what or None) as caught:
         call(*args, **options)

@@ -19,10 +19,9 @@ def refreshed(text: str, folder: Path) -> str:
     A `code-block` with a caption is a file of that name. What standard error says is not shown.
     """
     shutil.copytree(ROOT / "examples", folder / "examples")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {
         **os.environ,
-        "PATH": path,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
         "LC_ALL": "C.UTF-8",
         "PYTHONIOENCODING": "utf-8",
     }

@@ -2,16 +2,14 @@
 
 import numpy as np
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace, from_fragments
 
-Idle = NDArray[np.bool_]
 KEY = b"a key of more than sixteen bytes"
 
 
 def of_seconds(
-    idle: Idle, begin_s: int = 0, names: tuple[str, ...] = (), units_per_node: int = 1
+    idle, begin_s: int = 0, names: tuple[str, ...] = (), units_per_node: int = 1
 ) -> NodeTrace:
     """The trace of which node is idle during which second, bool of shape (nodes, seconds)."""
     edges = np.diff(np.pad(idle, ((0, 0), (1, 1))).astype(np.int8), axis=1)
@@ -19,11 +17,12 @@ def of_seconds(
     ends = np.nonzero(edges == -1)[1]
     bounds = [(begin_s + at) * SECOND_NS for at in (begins, ends, 0, idle.shape[1])]
     names = names or tuple(f"n{k}" for k in range(len(idle)))
-    of = node.astype(np.int32)
-    return from_fragments(names, of, *bounds, units_per_node=units_per_node)
+    return from_fragments(
+        names, node.astype(np.int32), *bounds, units_per_node=units_per_node
+    )
 
 
-def seconds_of(trace: NodeTrace) -> Idle:
+def seconds_of(trace: NodeTrace):
     """The inverse of `of_seconds`; a node that is idle and joins, or is not and leaves, is an error."""
     shape = len(trace.nodes), (trace.end - trace.start) // SECOND_NS
     idle = np.zeros(shape, dtype=bool)
@@ -38,8 +37,7 @@ def seconds_of(trace: NodeTrace) -> Idle:
     return idle
 
 
-def tables(nodes: int = 3, seconds: int = 20) -> st.SearchStrategy[Idle]:
-    """Any such table."""
+def tables(nodes: int = 3, seconds: int = 20):
     count = nodes * seconds
     bits = st.lists(st.booleans(), min_size=count, max_size=count)
     return bits.map(lambda each: np.array(each).reshape(nodes, seconds))

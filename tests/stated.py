@@ -1,9 +1,7 @@
 """Command lines of tests: what is stated last takes the place of what is stated before."""
 
-from collections.abc import Sequence
 
-
-def option_at(args: Sequence[str], at: int) -> str:
+def option_at(args, at: int) -> str:
     """Return the option at a place of a command line: of --option NAME=VALUE with the name."""
     word = args[at]
     if word == "--option" and at + 1 < len(args):
@@ -11,7 +9,7 @@ def option_at(args: Sequence[str], at: int) -> str:
     return word
 
 
-def once(args: Sequence[str]) -> list[str]:
+def once(args) -> list[str]:
     """Return a command line without an option and its value where the same option follows later."""
     kept: list[str] = []
     at = 0

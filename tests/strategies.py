@@ -2,21 +2,17 @@
 
 import itertools
 import math
-from collections.abc import Iterable
 from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from bft.milp import Job, Problem
 from bft.milp.exact.dp import solve_exact
 from bft.milp.tables import Classes, tables_of
 
 FREE_TO_HUGE_S = st.sampled_from([0.0, 1.0, 12.0, 18.0, 119.0, 120.0, 121.0, 1e4])
-WEIGHTS = st.sampled_from([1.0, 1.0, 1.0, 0.0, 0.3, 2.0, 7.0])
-WINDOWS_S = st.sampled_from([1.0, 10.0, 120.0, 120.0, 3600.0])
 
 
 @st.composite
@@ -35,10 +31,8 @@ def curves(
         st.lists(whole_slopes | st.floats(0.01, 20.0), min_size=count, max_size=count)
     )
     shape = draw(st.sampled_from(["any", "concave", "convex", "falling"]))
-    if shape == "concave":
-        slopes.sort(reverse=True)
-    elif shape == "convex":
-        slopes.sort()
+    if shape in ("concave", "convex"):
+        slopes.sort(reverse=shape == "concave")
     elif shape == "falling":
         slopes[-1] = -draw(st.floats(0.01, 3.0))
     start = draw(st.sampled_from([0.0, 0.0, 0.0, 0.0, 2.0]))
@@ -52,10 +46,9 @@ def curves(
 def sizes(jmin: int, jmax: int) -> st.SearchStrategy[tuple[int, ...] | None]:
     """None, or some of the counts from Jmin to Jmax, both ends among them."""
     ends = {max(jmin, 1), jmax}
-    some = st.sets(st.integers(max(jmin, 1), jmax)).map(
+    return st.none() | st.sets(st.integers(max(jmin, 1), jmax)).map(
         lambda counts: tuple(sorted(counts | ends))
     )
-    return st.none() | some
 
 
 @st.composite
@@ -78,7 +71,7 @@ def problems(
             os=np.array(os) * scale,
             tcup=draw(FREE_TO_HUGE_S),
             tcdw=draw(FREE_TO_HUGE_S),
-            weight=draw(WEIGHTS),
+            weight=draw(st.sampled_from([1.0, 1.0, 1.0, 0.0, 0.3, 2.0, 7.0])),
             sizes=draw(sizes(min(jmin, jmax), jmax)),
         )
         held = draw(st.just(0) | st.integers(0, left))
@@ -86,11 +79,16 @@ def problems(
         jobs.append(job)
         current.append(held)
     model = draw(st.sampled_from(["bftrainer", "stall"]))
-    return Problem(units, draw(WINDOWS_S), tuple(jobs), tuple(current), model)
+    return Problem(
+        units,
+        draw(st.sampled_from([1.0, 10.0, 120.0, 120.0, 3600.0])),
+        tuple(jobs),
+        tuple(current),
+        model,
+    )
 
 
 def interpolated(ns: list[float], os: list[float], n: float) -> float:
-    """The curve at n units, constant beyond its last point."""
     for (n0, o0), (n1, o1) in itertools.pairwise(zip(ns, os, strict=True)):
         if n <= n1:
             return o0 + (o1 - o0) * ((n - n0) / (n1 - n0))
@@ -98,7 +96,6 @@ def interpolated(ns: list[float], os: list[float], n: float) -> float:
 
 
 def allowed(job: Job, n: int) -> bool:
-    """Whether a job may run on n units."""
     return max(job.jmin, 1) <= n <= job.jmax and (job.sizes is None or n in job.sizes)
 
 
@@ -115,7 +112,6 @@ def worth(job: Job, held: int, n: int, tfwd: float, cost_model: str) -> float | 
 
 
 def worth_of(problem: Problem, counts: tuple[int, ...]) -> float | None:
-    """What an allocation is worth, None if it is infeasible."""
     values = [
         worth(job, held, n, problem.tfwd, problem.cost_model)
         for job, held, n in zip(problem.jobs, problem.current, counts, strict=True)
@@ -136,7 +132,7 @@ def magnitude(problem: Problem) -> float:
     )
 
 
-def value_tables(problem: Problem) -> list[NDArray[np.float64]]:
+def value_tables(problem: Problem):
     """The value table of every job, with what it owes anyway."""
     if problem.several_kinds:
         return [tables_of(problem).of(j) for j in range(len(problem.jobs))]
@@ -147,7 +143,7 @@ def value_tables(problem: Problem) -> list[NDArray[np.float64]]:
     return [tables.of(0) + tables.debt for tables in alone]
 
 
-def best_value(tables: Iterable[NDArray[np.float64]], units: int) -> float:
+def best_value(tables, units: int) -> float:
     """The value of an optimum by a plain programme over the tables of the jobs, one after the other."""
     best = np.zeros(units + 1)
     for table in tables:
@@ -159,12 +155,10 @@ def best_value(tables: Iterable[NDArray[np.float64]], units: int) -> float:
 
 
 def apart(problem: Problem) -> Classes:
-    """Classes with one job each."""
     jobs = len(problem.jobs)
     return Classes(np.arange(jobs), np.arange(jobs), np.ones(jobs, dtype=np.int64))
 
 
 def solve_apart(problem: Problem) -> tuple[int, ...]:
-    """The counts of the exact optimum where every job is a class of its own."""
     with patch("bft.milp.tables.classes_of", apart):
         return solve_exact(replace(problem))

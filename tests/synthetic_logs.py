@@ -3,23 +3,19 @@
 import json
 import math
 import tomllib
-from collections.abc import Iterable, Mapping
 from contextlib import chdir
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from string import Template
 from tempfile import TemporaryDirectory
-from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 from bft.models import InputError
 from bft.replay.logs.ingest import Ingested, IngestOptions, ingested
-from bft.replay.logs.records import Account
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
 from bft.replay.trace.trace_statistics import fragments
 
@@ -61,7 +57,7 @@ def _clash(job: SyntheticJob, other: SyntheticJob) -> bool:
     )
 
 
-def idle_seconds(jobs: Iterable[SyntheticJob]) -> NDArray[np.bool_]:
+def idle_seconds(jobs):
     """Whether each host is idle during each second: bool of shape (hosts sorted by name, seconds)."""
     idle = np.ones((len(HOSTS), LENGTH_S), dtype=bool)
     places = {host: place for place, host in enumerate(sorted(HOSTS))}
@@ -71,7 +67,7 @@ def idle_seconds(jobs: Iterable[SyntheticJob]) -> NDArray[np.bool_]:
     return idle
 
 
-def idle_told(trace: NodeTrace, begin_s: int, seconds: int) -> NDArray[np.bool_]:
+def idle_told(trace: NodeTrace, begin_s: int, seconds: int):
     """Whether a trace says that each of its slots is idle in each second: bool of shape (slots, seconds)."""
     told = np.zeros((trace.slots, seconds), dtype=bool)
     for event, time in enumerate(trace.times.tolist()):
@@ -81,7 +77,7 @@ def idle_told(trace: NodeTrace, begin_s: int, seconds: int) -> NDArray[np.bool_]
     return told
 
 
-def idle_seconds_of(trace: NodeTrace, seconds: int = LENGTH_S) -> NDArray[np.bool_]:
+def idle_seconds_of(trace: NodeTrace, seconds: int = LENGTH_S):
     """As `idle_seconds`, of a trace whose times are whole seconds, whatever the order of its nodes."""
     assert not (trace.times % SECOND_NS).any()
     return idle_told(trace, BEGIN_S, seconds)[np.argsort(np.array(trace.nodes))]
@@ -89,7 +85,6 @@ def idle_seconds_of(trace: NodeTrace, seconds: int = LENGTH_S) -> NDArray[np.boo
 
 # How far from BEGIN_S `read_texts` looks, in seconds. A job without an end is believed for a day and more.
 AROUND_S = 86_400
-Spans = set[tuple[str, float, float]]
 _FOLDER = TemporaryDirectory()
 
 
@@ -97,8 +92,8 @@ def read_texts(
     form: str,
     *texts: str | bytes,
     window: tuple[float, float] | None = (-AROUND_S, AROUND_S),
-    files: Mapping[str, str | bytes] | None = None,
-    **options: Any,
+    files=None,
+    **options,
 ) -> Ingested:
     """What `ingested` makes of texts, as files log.0, log.1, ..., and checks that all rows are accounted for.
 
@@ -112,11 +107,9 @@ def read_texts(
         As `IngestOptions` has them; by default times are UTC, no gap is too short, doubtful time is idle, and few
         usable rows will do.
     """
-    asked: dict[str, Any] = {"tz": "UTC", "min_gap_s": 0.0, "uncertain": "idle"}
-    if window is not None:
-        begin, end = (f"{BEGIN_S + second}" for second in window)
-        asked |= {"begin": begin, "end": end}
-    asked |= {"allow_few": True, **options}
+    bounds = zip(("begin", "end"), window or (), strict=window is not None)
+    asked = {"tz": "UTC", "min_gap_s": 0.0, "uncertain": "idle", "allow_few": True}
+    asked |= {name: f"{BEGIN_S + second}" for name, second in bounds} | options
     named = {f"log.{number}": text for number, text in enumerate(texts)}
     with chdir(_FOLDER.name):
         for name, text in {**named, **(files or {})}.items():
@@ -133,7 +126,7 @@ def read_texts(
     return made
 
 
-def taken(trace: NodeTrace) -> Spans:
+def taken(trace: NodeTrace):
     """When nodes or units were not idle: name, start, end in seconds since BEGIN_S; that of the window is infinity."""
     found = fragments(trace)
     columns = (found.node, found.start_ns, found.end_ns)
@@ -153,7 +146,7 @@ def taken(trace: NodeTrace) -> Spans:
     return spans
 
 
-def read_files(form: str, *texts: str | bytes, **options: Any) -> tuple[Spans, Account]:
+def read_files(form: str, *texts: str | bytes, **options):
     """When files say that nodes were not idle, see `taken`, and the account of reading them; see `read_texts`."""
     made = read_texts(form, *texts, **options)
     return taken(made.trace), made.account
@@ -206,11 +199,10 @@ def survives(form: str, *texts: str) -> None:
 
 # -- logs of jobs
 
-FORMS: dict[str, dict[str, Any]] = tomllib.loads(
+FORMS = tomllib.loads(
     (Path(__file__).parent / "data" / "written.toml").read_text("utf-8")
 )
 FRAME = ("head", "foot", "first", "sep", "sort", "json", "host", "join")
-Jobs = Iterable[SyntheticJob]
 
 
 def stamp(second: int, tz: str = "UTC") -> str:
@@ -234,14 +226,14 @@ def known(job: SyntheticJob, number: int, tz: str) -> dict[str, str]:
     return texts
 
 
-def written(form: str, jobs: Jobs, *, tz: str = "UTC", **other: Any) -> str:
+def written(form: str, jobs, *, tz: str = "UTC", **other) -> str:
     """What a program prints of jobs; `other` texts take the place of those of the form."""
     spec, jobs = FORMS[form] | other, list(jobs)
     rows = [spec["first"]] if "first" in spec else []
     for number, job in enumerate(jobs):
         texts = known(job, number, tz)
 
-        def filled(value: Any, texts: dict[str, Any] = texts, style: int = job.style) -> str:  # fmt: skip
+        def filled(value, texts = texts, style: int = job.style) -> str:  # fmt: skip
             one = value[style % len(value)] if isinstance(value, list) else value
             return Template(one).safe_substitute(texts)
 
@@ -267,7 +259,7 @@ def written(form: str, jobs: Jobs, *, tz: str = "UTC", **other: Any) -> str:
     return head + sep.join(rows) + ("\n" if sep else "")
 
 
-def swf(jobs: Jobs, processors_per_node: int) -> str:
+def swf(jobs, processors_per_node: int) -> str:
     """A workload with the header of the archive; jobs use all processors of their nodes, or all but one."""
     nodes = len(HOSTS)
     lines = [
@@ -293,7 +285,7 @@ def swf(jobs: Jobs, processors_per_node: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def oar_gantt(jobs: Jobs) -> str:
+def oar_gantt(jobs) -> str:
     """`oarstat -J --gantt` (get_history and parse_jobs_from_range of OAR 2.5), numbers as texts as MySQL has them.
 
     Jobs of odd style are no jobs: one of two resources of each of their hosts was dead meanwhile.

@@ -3,10 +3,8 @@
 import re
 import shlex
 import sys
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import export_world
 import numpy as np
@@ -14,13 +12,14 @@ import pandas as pd
 import pytest
 from public_rows import IDLE_S, WINDOW, Ran, alcf, gpus, kestrel, lassen, swf
 
+from benchmarks import machines
 from bft.replay.logs.tables import public_tables
 from bft.replay.trace.trace_files import read_trace
 
 PAGE = (Path(__file__).parents[1] / "docs" / "data.md").read_text("utf-8")
 COMMANDS = re.findall(r"^    (?:bft-replay ingest )(.*)$", PAGE, flags=re.MULTILINE)
 # What writes the files of a command, and how many rows it uses.
-WRITERS: dict[str, Callable[[Path], None]] = {
+WRITERS = {
     "ANL-ALCF-DJC-AURORA_20250127_20251231.csv.gz": alcf,
     "ANL-ALCF-DJC-POLARIS_20250101_20251231.csv.gz": alcf,
     "frontier-2024.swf": swf,
@@ -38,7 +37,7 @@ def test_each_way_of_the_page_is_tried() -> None:
 
 @pytest.mark.parametrize("line", COMMANDS, ids=FILES)
 def test_rows_as_published_become_a_trace_with_their_idle_time(
-    line: str, here: Path, told: Callable[..., str]
+    line: str, here: Path, told
 ) -> None:
     words = shlex.split(line)
     WRITERS[words[1]](here / words[1])
@@ -50,7 +49,7 @@ def test_rows_as_published_become_a_trace_with_their_idle_time(
     assert read_trace(here / "trace.parquet").idle_node_seconds() == IDLE_S
 
 
-def test_the_help_of_ingest_names_all_maps(told: Callable[..., str]) -> None:
+def test_the_help_of_ingest_names_all_maps(told) -> None:
     assert {*public_tables()} <= {*re.findall(r"[\w-]+", told("ingest --help"))}
 
 
@@ -67,7 +66,7 @@ MANY = ["--processors-per-node", "1", "--machine-nodes", "2", *WINDOW]
     ],
 )  # fmt: skip
 def test_what_is_odd_of_them_is_said(
-    arguments: list[str], nodes: int | None, said: str, here: Path, told: Callable[..., str]
+    arguments: list[str], nodes: int | None, said: str, here: Path, told
 ) -> None:  # fmt: skip
     swf(here / "f.swf")
     lassen(here)
@@ -79,7 +78,7 @@ def test_what_is_odd_of_them_is_said(
 @pytest.mark.reference
 @pytest.mark.parametrize("name", ["acme_seren", "acme_kalos", "helios"])
 def test_the_rows_of_their_readmes_hold_gpus_from_start_to_end(
-    name: str, reference: Path, here: Path, told: Callable[..., str]
+    name: str, reference: Path, here: Path, told
 ) -> None:
     file = reference / "clusters" / f"{name}_readme_rows.csv"
     if not file.is_file():
@@ -89,11 +88,10 @@ def test_the_rows_of_their_readmes_hold_gpus_from_start_to_end(
     window = f"--from {start.min().isoformat()} --to {end.max().isoformat()}"
     options = f"--min-gap 0 --map acme --machine-nodes 200 --tz Asia/Shanghai {window}"
     told(f"ingest auto {file} {options} -o trace.parquet")
-    length_s = (end.max() - start.min()).total_seconds()
-    busy_s = (rows["gpu_num"] * (end - start).dt.total_seconds()).sum()
     assert (
         read_trace(here / "trace.parquet").idle_node_seconds()
-        == 200 * length_s - busy_s
+        == 200 * (end.max() - start.min()).total_seconds()
+        - (rows["gpu_num"] * (end - start).dt.total_seconds()).sum()
     )
 
 
@@ -109,34 +107,27 @@ NODES = len(export_world.NODES)
 
 
 @pytest.fixture
-def machines(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT))
-    from benchmarks import machines
-
-    return machines
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """The world in all formats, as their files are called; one more table, known by its columns, and one unknown."""
     half = len(ROWS) // 2
-    for name in ("Venus", "year=2024/month=3"):
-        (tmp_path / name).mkdir(parents=True)
-    alcf(tmp_path / "ANL-ALCF-DJC-AURORA_20240101_20241231.csv.gz", ROWS)
-    alcf(tmp_path / "ANL-ALCF-DJC-POLARIS_20240101_20241231.csv", ROWS)
-    swf(tmp_path / "frontier-2024.swf", ROWS)
-    lassen(tmp_path, ROWS)
-    kestrel(tmp_path / "year=2024/month=3/kestrel_jobs_202403_0.parquet", ROWS[:half])
-    kestrel(tmp_path / "kestrel_jobs_202404_0.parquet", ROWS[half:])
-    gpus("stated")(tmp_path / "trace_seren.csv", ROWS)
-    gpus(None)(tmp_path / "Venus" / "cluster_log.csv", ROWS)
-    alcf(tmp_path / "theta.csv", ROWS)
+    for name, write, rows in (
+        ("ANL-ALCF-DJC-AURORA_20240101_20241231.csv.gz", alcf, ROWS),
+        ("ANL-ALCF-DJC-POLARIS_20240101_20241231.csv", alcf, ROWS),
+        ("frontier-2024.swf", swf, ROWS),
+        (".", lassen, ROWS),
+        ("year=2024/month=3/kestrel_jobs_202403_0.parquet", kestrel, ROWS[:half]),
+        ("kestrel_jobs_202404_0.parquet", kestrel, ROWS[half:]),
+        ("trace_seren.csv", gpus("stated"), ROWS),
+        ("Venus/cluster_log.csv", gpus(None), ROWS),
+        ("theta.csv", alcf, ROWS),
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        write(tmp_path / name, rows)
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
     return tmp_path
 
 
-def busy(start_s: float, end_s: float) -> np.ndarray[Any, Any]:
-    """How many nodes are busy in each minute of a window."""
+def busy(start_s: float, end_s: float):
     counts = np.zeros(round((end_s - start_s) / 60), dtype=np.int64)
     for row in ROWS:
         first, last = ((at - start_s) / 60 for at in (row.start_s, row.end_s))
@@ -144,9 +135,7 @@ def busy(start_s: float, end_s: float) -> np.ndarray[Any, Any]:
     return counts
 
 
-def test_each_format_has_the_idle_time_of_the_machine(
-    machines: Any, folder: Path
-) -> None:
+def test_each_format_has_the_idle_time_of_the_machine(folder: Path) -> None:
     found, unknown = machines.recognised(folder)
     names = ["Aurora", "Polaris", "Frontier", "Lassen", "Kestrel"]
     names += ["Seren, GPUs", "Helios Venus, GPUs", "theta.csv"]
@@ -170,7 +159,6 @@ def test_each_format_has_the_idle_time_of_the_machine(
 
 
 def test_the_page_has_the_replays_of_the_middle(
-    machines: Any,
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -188,7 +176,7 @@ def test_the_page_has_the_replays_of_the_middle(
 
 
 def test_an_empty_folder_has_no_page_of_machines(
-    machines: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["machines", str(tmp_path)])
     assert machines.main() == 2

@@ -7,16 +7,17 @@ import re
 import subprocess
 import sys
 import tarfile
-from collections.abc import Iterator
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
-from typing import Any
 
 import pytest
 from processes import result_of
 from refusals import refused
+
+from benchmarks import evidence
+from benchmarks._derived import SHOCKWAVE_RUNS, _shockwave_results
 
 ROOT = Path(__file__).parents[1]
 PROGRAM = """import sys
@@ -37,15 +38,7 @@ README = "A share of <!-- cell docs/page.md :: best :: share -->?<!-- end --> or
 
 
 @pytest.fixture
-def evidence(monkeypatch: pytest.MonkeyPatch) -> Any:
-    monkeypatch.syspath_prepend(str(ROOT))
-    from benchmarks import evidence
-
-    return evidence
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Path]:
+def site(tmp_path: Path):
     """A page with two tables of a program."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "print_shares.py").write_text(PROGRAM)
@@ -54,22 +47,18 @@ def site(tmp_path: Path) -> Iterator[Path]:
     return tmp_path
 
 
-def test_each_table_and_figure_is_of_the_last_run(evidence: Any) -> None:
+def test_each_table_and_figure_is_of_the_last_run() -> None:
     assert list(evidence.wrong(ROOT)) == []
 
 
-def test_the_figures_of_the_readme_are_among_them(evidence: Any) -> None:
+def test_the_figures_of_the_readme_are_among_them() -> None:
     """Shares and errors in its text are cells of tables; the exceptions are facts about machines or the package."""
     text = (ROOT / "README.md").read_text("utf-8")
     assert len(list(evidence.CELL.finditer(text))) >= 4
-    rest = evidence.CELL.sub("", text)
-    percentages = re.findall(r"[\d.-]+ %", rest)
-    assert percentages == ["5-10 %"]
+    assert re.findall(r"[\d.-]+ %", evidence.CELL.sub("", text)) == ["5-10 %"]
 
 
-def test_a_run_writes_its_tables_and_a_changed_table_is_found(
-    evidence: Any, site: Path
-) -> None:
+def test_a_run_writes_its_tables_and_a_changed_table_is_found(site: Path) -> None:
     page = site / "docs" / "page.md"
     (site / "README.md").write_text(README)
     assert len(list(evidence.wrong(site))) == 3  # nothing has run yet
@@ -91,25 +80,29 @@ def test_a_run_writes_its_tables_and_a_changed_table_is_found(
     assert "no page has a table" in found
 
 
-def test_a_sentence_quotes_a_cell(evidence: Any, site: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "said", "then"),
+    [
+        (README.replace("?", "2 %"), "README.md: 2 % for 3 % in docs/page.md", "-->3 %<!--"),
+        (README.replace("best", "worst"), "README.md: 0 cells worst | share in docs/page.md, not one", "-->?<!--"),
+        (README.replace("of ", "of\n").replace("?", "3 %"),
+         "README.md: a comment that begins a line ends a paragraph", "-->3 %<!--"),
+    ],
+)  # fmt: skip
+def test_a_sentence_quotes_a_cell(text: str, said: str, then: str, site: Path) -> None:
+    readme = site / "README.md"
     (site / "docs" / "page.md").write_text(PAGE.split("<!-- evidence 2")[0])
-    (site / "README.md").write_text(README)
+    readme.write_text(README)
     evidence.main([], site)
-    assert "-->3 %<!-- end --> or so" in (site / "README.md").read_text()
-    (site / "README.md").write_text(README.replace("?", "2 %"))
+    assert "-->3 %<!-- end --> or so" in readme.read_text()
+    readme.write_text(text)
     (found,) = evidence.wrong(site)
-    assert found == "README.md: 2 % for 3 % in docs/page.md"
-    (site / "README.md").write_text(README.replace("best", "worst"))
-    (found,) = evidence.wrong(site)
-    assert found == "README.md: 0 cells worst | share in docs/page.md, not one"
+    assert found.startswith(said)
     evidence.main([], site)
-    assert "-->?<!-- end -->" in (site / "README.md").read_text()
-    (site / "README.md").write_text(README.replace("of ", "of\n").replace("?", "3 %"))
-    (found,) = evidence.wrong(site)
-    assert found.startswith("README.md: a comment that begins a line ends a paragraph")
+    assert then in readme.read_text()
 
 
-def test_a_program_that_fails_changes_nothing(evidence: Any, site: Path) -> None:
+def test_a_program_that_fails_changes_nothing(site: Path) -> None:
     (site / "print_shares.py").write_text(PROGRAM + "sys.exit(3)\n")
     refused("exit code 3", evidence.main, [], site, error=SystemExit)
     assert (site / "docs" / "page.md").read_text() == PAGE
@@ -134,10 +127,9 @@ COMMIT = "0" * 40
 
 
 @pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The module, with a list of six files and one source, which is downloaded from a server of our own."""
     pytest.importorskip("pooch", reason="an extra that is not installed")
-    monkeypatch.syspath_prepend(str(ROOT))
     from benchmarks import data
 
     tree = tmp_path / "clone"
@@ -149,13 +141,11 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     with tarfile.open(archive, "w:gz") as files:
         files.add(tree, "own-0")
 
-    def both(_name: Any, contents: Any) -> bytes:
+    def both(_name, contents) -> bytes:
         return bytes(contents("tables/jobs.csv") + contents("curves.csv"))
 
-    def results(checkout: Path, _reference: Path, interpreter: str) -> Any:
-        """A program that says how many lines the table has."""
-        count = "print(len(open('tables/jobs.csv').readlines()))"
-        words = [interpreter, "-c", count]
+    def results(checkout: Path, _reference: Path, interpreter: str):
+        words = [interpreter, "-c", "print(len(open('tables/jobs.csv').readlines()))"]
         yield "own/golden/result.csv", subprocess.check_output(words, cwd=checkout)
 
     handler = partial(Quiet, directory=str(tmp_path))
@@ -176,31 +166,30 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
 
 
 class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_: Any) -> None:
+    def log_message(self, *_) -> None:
         pass
 
 
 def write_list(
-    data: Any, folder: Path, monkeypatch: pytest.MonkeyPatch, result: bytes = b"2\n"
+    data, folder: Path, monkeypatch: pytest.MonkeyPatch, result: bytes = b"2\n"
 ) -> None:
-    sums = {
-        "own/jobs.csv": TABLE,
-        "own/curves.csv.gz": CURVE,
-        "own/both.csv": TABLE + CURVE,
-        "own/golden/ours.csv": b"computed",
-        "own/golden/result.csv": result,
-        "other/jobs.csv": TABLE,
-    }
     lines = [
         f"{hashlib.sha256(content).hexdigest()}  {name}\n"
-        for name, content in sums.items()
+        for name, content in {
+            "own/jobs.csv": TABLE,
+            "own/curves.csv.gz": CURVE,
+            "own/both.csv": TABLE + CURVE,
+            "own/golden/ours.csv": b"computed",
+            "own/golden/result.csv": result,
+            "other/jobs.csv": TABLE,
+        }.items()
     ]
     (folder / "list").write_text("".join(lines))
     monkeypatch.setattr(data, "LIST", folder / "list")
 
 
 def test_files_of_the_pinned_commit_are_placed_and_checked(
-    data: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    data, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "reference"
     data.fetch("own", folder)
@@ -213,7 +202,7 @@ def test_files_of_the_pinned_commit_are_placed_and_checked(
 
 
 def test_a_program_makes_its_results_and_no_others_are_taken(
-    data: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder, clone = tmp_path / "reference", str(tmp_path / "clone")
     data.fetch("own", folder, run=sys.executable)
@@ -229,13 +218,10 @@ def test_a_program_makes_its_results_and_no_others_are_taken(
 
 
 def test_a_pickle_of_results_that_is_not_the_published_one_is_not_opened(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.syspath_prepend(str(ROOT))
-    from benchmarks._derived import SHOCKWAVE_RUNS, _shockwave_results
-
     class Runs:
-        def __reduce__(self) -> tuple[Any, ...]:
+        def __reduce__(self):
             return Path.touch, (tmp_path / "ran",)
 
     content = pickle.dumps(Runs())
@@ -251,7 +237,7 @@ def test_a_pickle_of_results_that_is_not_the_published_one_is_not_opened(
 
 
 def test_a_file_with_another_content_is_neither_replaced_nor_taken_for_right(
-    data: Any, tmp_path: Path
+    data, tmp_path: Path
 ) -> None:
     mine = tmp_path / "reference" / "own" / "jobs.csv"
     mine.parent.mkdir(parents=True)
@@ -264,20 +250,18 @@ def test_a_file_with_another_content_is_neither_replaced_nor_taken_for_right(
 
 
 def test_without_a_way_there_it_says_how_to_place_the_files(
-    data: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = data.Source("http://127.0.0.1:9/own", COMMIT, (("", "own/"),))
     monkeypatch.setattr(data, "SOURCES", {"own": gone})
     fetch = partial(data.fetch, "own", tmp_path / "reference")
-    told = str(refused("cannot be reached", fetch, error=SystemExit))
-    assert "--fetch own --from CLONE" in told
+    assert "--fetch own --from CLONE" in str(
+        refused("cannot be reached", fetch, error=SystemExit)
+    )
     assert not (tmp_path / "reference").exists()
 
 
-def test_each_source_names_a_whole_commit_and_files_of_the_list(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.syspath_prepend(str(ROOT))
+def test_each_source_names_a_whole_commit_and_files_of_the_list() -> None:
     from benchmarks.data import SOURCES, listed
 
     for name, source in SOURCES.items():

@@ -4,9 +4,7 @@ import ast
 import json
 import re
 import tomllib
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -31,8 +29,7 @@ PAGES = [
 OUTSIDE = re.compile(r"\b(DESIGN|POLICIES|REFERENCE|STYLE)(\.md|\.md ?§| §)")
 
 
-def sources(*folders: str) -> Iterator[tuple[str, str]]:
-    """Path and text of every Python file below these folders."""
+def sources(*folders: str):
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
             yield path.relative_to(ROOT).as_posix(), path.read_text("utf-8")
@@ -53,8 +50,7 @@ def test_programs_that_pages_name_are_there() -> None:
 def test_every_benchmark_is_on_the_page_of_measurements() -> None:
     text = (ROOT / "benchmarks" / "README.md").read_text("utf-8")
     programs = {path.name for path in (ROOT / "benchmarks").glob("[!_]*.py")}
-    named = set(re.findall(r"benchmarks/(\w+\.py)", text))
-    assert programs - {"data.py"} == named
+    assert programs - {"data.py"} == set(re.findall(r"benchmarks/(\w+\.py)", text))
 
 
 def test_the_checklist_of_sources_points_to_files_and_counts_right() -> None:
@@ -148,7 +144,7 @@ def test_each_python_that_the_package_names_is_tested() -> None:
 
 
 def test_version_licence_and_repository_are_the_same_in_all_metadata() -> None:
-    citation: dict[str, Any] = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     codemeta = json.loads((ROOT / "codemeta.json").read_text())
     repository = PROJECT["urls"]["Repository"]
     assert citation["version"] == codemeta["version"] == PROJECT["version"]
@@ -164,36 +160,31 @@ SOURCES = dict(re.findall(r"^\[([^\]]+)\]: (\S+)$", PAGE, flags=re.MULTILINE))
 
 
 def programs() -> list[list[str]]:
-    """Return the rows of the comparison, without its head: cells by column."""
-    table = PAGE.split("| tool |", 1)[1].split("\n\n", 1)[0]
     return [
         [cell.strip() for cell in line.strip("|").split("|")]
-        for line in table.splitlines()[2:]
+        for line in PAGE.split("| tool |", 1)[1].split("\n\n", 1)[0].splitlines()[2:]
     ]
 
 
 def test_each_cell_of_the_comparison_links_to_its_source() -> None:
     rows = programs()
     assert len(rows) == 15
-    without = [
+    assert not [
         (name, cell)
         for name, *cells in rows
         for cell in cells
         if not re.search(r"\]\[|\]\(", cell)
     ]
-    assert not without
 
 
 def test_sources_are_files_at_a_commit_or_papers() -> None:
-    used = set(re.findall(r"\]\[([^\]]+)\]", PAGE))
-    assert used == set(SOURCES)
+    assert set(re.findall(r"\]\[([^\]]+)\]", PAGE)) == set(SOURCES)
     at_a_commit = r"https://github\.com/[\w.-]+/[\w.-]+/(blob|tree)/[0-9a-f]{40}(/.*)?"
-    loose = [
+    assert not [
         url
         for url in SOURCES.values()
         if not re.fullmatch(rf"{at_a_commit}|https://arxiv\.org/abs/[\d.]+", url)
     ]
-    assert not loose
 
 
 def test_the_commit_that_a_row_names_is_the_one_that_it_links_to() -> None:
@@ -229,5 +220,4 @@ def test_the_paper_cites_exactly_what_its_bibliography_has() -> None:
     entries = re.findall(
         r"^@\w+\{(\w+),$", (ROOT / "paper.bib").read_text("utf-8"), flags=re.MULTILINE
     )
-    cited = re.findall(r"(?<!\w)@(\w+)", PAPER)
-    assert sorted(entries) == sorted(set(cited))
+    assert sorted(entries) == sorted(set(re.findall(r"(?<!\w)@(\w+)", PAPER)))

@@ -42,10 +42,8 @@ def test_help_lists_every_command_and_every_command_has_help() -> None:
         command = cli.get_command(context, name)
         assert command.help
         assert COMMANDS[name].endswith(".")
-        for option in command.params:
-            assert not isinstance(option, click.Option) or option.help, (
-                f"{name}: {option.opts} has no help"
-            )
+        options = [each for each in command.params if isinstance(each, click.Option)]
+        assert [each.opts for each in options if not each.help] == [], name
 
 
 # What is run in one process, and after each which of these are loaded.

@@ -1,14 +1,12 @@
 """The browser of all tests of pages."""
 
 import shutil
-from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
 
 @pytest.fixture(scope="session")
-def chromium() -> Iterator[Any]:
+def chromium():
     from playwright.sync_api import sync_playwright
 
     path = shutil.which("chromium")

@@ -1,39 +1,37 @@
-"""The generated node traces have the statistics of Summit; the job tables have the published speeds."""
+"""Generated traces have the statistics of Summit, jobs the published speeds, and logs of all schedulers agree."""
 
 import csv
 import json
-import runpy
-from collections.abc import Callable
+import math
+from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from agreeing import agree
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
 from refusals import refused
+from synthetic_logs import read_texts, taken
 
+from benchmarks import _bundled as bundled_writer
+from benchmarks import summit_like as calibration
 from bft.datasets import (
     NodeTraceTable,
     dnn_scalability,
     generate_dnn_jobs,
+    generate_log,
     generate_node_trace,
     load_bundled,
 )
 from bft.datasets import bundled as bundled_module
 from bft.models import jobs_from_frame
+from bft.replay.logs import Ingested, expand_hosts
 
 DATA = Path(bundled_module.__file__).parent / "data"
-calibration, bundled_writer = (
-    SimpleNamespace(
-        **runpy.run_path(str(Path(__file__).parents[2] / "benchmarks" / name))
-    )
-    for name in ("summit_like.py", "_bundled.py")
-)
-
 # Relative tolerances, by what a fact begins with; the first that fits counts.
 RELATIVE = {"gap p99": 0.3, "gap min": 0.0, "gap": 0.2, "idle mean": 0.1, "above 42 % of nodes": 0.4,
             "fragment p": 0.15, "fragment mean": 0.1, "fragments per node": 0.05, "join": 0.2, "leave p99": 0.2,
@@ -54,7 +52,7 @@ def misses(found: dict[str, float], relative: dict[str, float], points: dict[str
     return out
 
 
-@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_full_size_trace_holds_the_measured_facts(seed: int) -> None:
     found = calibration.measure(generate_node_trace(nodes=4734, days=14.9, seed=seed))
     assert misses(found, RELATIVE, POINTS) == []
@@ -78,8 +76,7 @@ def test_smaller_machines_have_fewer_events_and_smaller_groups() -> None:
         for nodes in (128, 1024, 8192)
     ]
     gaps, joins = ([each[key] for each in found] for key in ("gap mean s", "join mean"))
-    assert gaps == sorted(gaps, reverse=True)
-    assert joins == sorted(joins)
+    assert (gaps, joins) == (sorted(gaps, reverse=True), sorted(joins))
 
 
 def test_without_outages_the_idle_share_stays_and_the_machine_is_rarely_empty() -> None:
@@ -148,8 +145,7 @@ def test_any_trace_is_well_formed(
     start, end = (pd.Timestamp(trace.metadata[name]) for name in ("start", "end"))
     assert list(frame.columns) == ["time", "node", "idle"]
     assert str(frame["time"].dtype) == "datetime64[ns, UTC]"
-    assert frame["idle"].dtype == bool
-    assert len(universe) == nodes
+    assert (frame["idle"].dtype, len(universe)) == (bool, nodes)
 
     assert ((frame["time"] >= start) & (frame["time"] < end)).all()
     index = pd.Index(universe).get_indexer(pd.Index(frame["node"]))
@@ -190,7 +186,7 @@ DAY = {"first_submit": "2021-02-10"}
     ],
 )  # fmt: skip
 def test_what_cannot_be_generated_is_refused(
-    generate: Callable[..., object], arguments: dict[str, object], words: str
+    generate, arguments: dict[str, object], words: str
 ) -> None:
     refused(words, generate, **arguments)
 
@@ -206,24 +202,19 @@ def test_job_curves_are_those_of_the_csv_and_models_take_turns() -> None:
     assert jobs["model"].tolist() == [models[i % 7] for i in range(16)]
     for job in jobs.itertuples():
         mine = [row for row in rows if row["model"] == job.model]
-        assert job.Ns == [0, *(int(row["units"]) for row in mine)]
-        assert job.Ns == [0, 1, 2, 4, 8, 16, 32, 64]
-        assert job.Ps == [0.0, *(float(row["images_per_s"]) for row in mine)]
-        assert job.Os == job.Ps
+        assert [0, *(int(row["units"]) for row in mine)] == [0, 1, 2, 4, 8, 16, 32, 64]
+        speeds = [0.0, *(float(row["images_per_s"]) for row in mine)]
+        agree(job, {"Ns": [0, 1, 2, 4, 8, 16, 32, 64], "Ps": speeds, "Os": speeds})
     assert dnn_scalability()["ResNet18"][2] == 10582.5
 
 
 def test_job_table_has_the_published_shape() -> None:
     jobs = generate_dnn_jobs(first_submit="2021-02-10T20:21:15")
-    assert list(jobs.columns) == [
-        "name", "model", "Jmin", "Jmax", "Pmax", "Tsub", "Tcup", "Tcdw", "Ns", "Ps", "Os",
-    ]  # fmt: skip
-    assert len(jobs) == 1001
-    assert jobs["name"].is_unique
+    columns = ["name", "model", "Jmin", "Jmax", "Pmax", "Tsub", "Tcup", "Tcdw", "Ns", "Ps", "Os"]  # fmt: skip
+    agree(jobs, {"shape": (1001, 11), "columns": columns, "name.is_unique": True})
     assert jobs["name"].iloc[[0, -1]].tolist() == ["J00000-AlexNet", "J01000-MobileNet"]
-    assert str(jobs["Tsub"].dtype) == "datetime64[ns, UTC]"
-    assert set(jobs["Tsub"].diff().dropna()) == {pd.Timedelta(seconds=36)}
-    assert jobs["Tsub"].iloc[-1] == pd.Timestamp("2021-02-11T06:21:15", tz="UTC")
+    at = pd.date_range("2021-02-10T20:21:15", periods=1001, freq="36s", tz="UTC")
+    assert jobs["Tsub"].tolist() == at.tolist()
     assert (jobs["Jmin"].eq(1) & jobs["Jmax"].eq(64) & jobs["Pmax"].eq(1.3e8)).all()
 
 
@@ -257,9 +248,8 @@ def test_the_bundled_data_set_is_small_and_what_it_says() -> None:
     assert sum(path.stat().st_size for path in DATA.glob("*.parquet")) < 1_000_000
     trace, jobs = load_bundled()
     start, end = (pd.Timestamp(trace.metadata[name]) for name in ("start", "end"))
-    assert (len(trace.nodes), end - start) == (512, pd.Timedelta(days=2))
+    assert (len(trace.nodes), len(jobs), end - start) == (512, 60, pd.Timedelta(days=2))
     assert calibration.measure(trace)["idle mean %"] == pytest.approx(8.27, rel=0.1)
-    assert len(jobs) == 60
     assert isinstance(jobs["Ns"].iloc[0], list)
     assert jobs["Tsub"].between(start, start + pd.Timedelta(hours=21), "neither").all()
 
@@ -311,23 +301,17 @@ FIRST = "2021-02-10"
 def test_the_jobs_of_a_search_are_identical(
     scenario: str, model: str, count: int
 ) -> None:
-    frame = generate_dnn_jobs(scenario, first_submit=FIRST)  # type: ignore[arg-type]
-    assert len(frame) == count
+    frame = generate_dnn_jobs(scenario, first_submit=FIRST)
+    assert len(frame) == len(jobs_from_frame(frame)) == count
     assert (frame.drop(columns="name").astype(str).nunique() == 1).all()
     assert frame["Ps"][0][1:] == list(dnn_scalability()[model].values())
-    assert len(jobs_from_frame(frame)) == count
 
 
 def test_large_models_are_wide_and_take_minutes_to_start() -> None:
     frame = generate_dnn_jobs("llm", jobs=40, seed=1, first_submit=FIRST)
-    assert (frame["Jmin"].unique().tolist(), frame["Jmax"].unique().tolist()) == (
-        [8],
-        [64],
-    )
-    assert jobs_from_frame(frame).jobs[0].sizes == (8, 16, 32, 64)
-    assert frame["Tcup"].between(139, 323).all()
-    assert frame["Tcdw"].between(60, 300).all()
-    assert frame["Tcup"].nunique() == 40
+    sizes = {job.sizes for job in jobs_from_frame(frame)}
+    assert (sizes, frame["Tcup"].nunique()) == ({(8, 16, 32, 64)}, 40)
+    assert (frame["Tcup"].between(139, 323) & frame["Tcdw"].between(60, 300)).all()
     assert (frame["Tsub"].diff().dropna() == pd.Timedelta(hours=1)).all()
     refused(
         "curve ends at 4 units; the scenario llm needs 8",
@@ -339,12 +323,11 @@ def test_large_models_are_wide_and_take_minutes_to_start() -> None:
 
 
 def test_any_curve_serves_in_its_order_of_sizes() -> None:
-    curve = {4: 30.0, 1: 10.0}
     frame = generate_dnn_jobs(
         "hpo",
         jobs=2,
         first_submit=FIRST,
-        curve=curve,
+        curve={4: 30.0, 1: 10.0},
         model="mine",
         objective="efficiency",
     )
@@ -361,3 +344,90 @@ def test_any_curve_serves_in_its_order_of_sizes() -> None:
         first_submit=FIRST,
         model="GPT",
     )
+
+
+MONDAY_S = datetime(2024, 3, 4, tzinfo=UTC).timestamp()
+
+
+def traced(
+    scheduler: str, text: str, nodes: int, end: str, **options: object
+) -> Ingested:
+    names = f"cn[{1:0{len(str(nodes))}}-{nodes}]"
+    window = {"begin": "2024-03-04", "end": end, "window": None}
+    return read_texts(scheduler, text, nodes=[names], **window, **options)
+
+
+@pytest.mark.parametrize("scheduler", ["pbs", "lsf", "sge", "cobalt", "flux"])
+@examples(100, quick=6)
+@given(nodes=st.integers(2, 20), days=st.floats(0.3, 1.5), seed=st.integers(0, 99))
+def test_all_schedulers_log_the_same_jobs(
+    scheduler: str, nodes: int, days: float, seed: int
+) -> None:
+    slurm, theirs = (
+        generate_log(each, nodes=nodes, days=days, seed=seed)
+        for each in ("slurm", scheduler)
+    )
+    rows = [line.split("|") for line in slurm.splitlines()[1:]]
+    # Jobs that still run are not in all logs, and what is idle is known until the first of them starts.
+    still = min(
+        (row[4] for row in rows if row[6] == "RUNNING"), default="2024-03-06T00:00:00"
+    )
+    if any(row[6] == "COMPLETED" and row[5] < still for row in rows):
+        one, other = (
+            traced(*each, nodes, still).trace
+            for each in (("slurm", slurm), (scheduler, theirs))
+        )
+        assert (one.nodes, taken(one)) == (other.nodes, taken(other))
+
+
+def second(stamp: str) -> float:
+    return math.inf if stamp == "Unknown" else datetime.fromisoformat(f"{stamp}Z").timestamp()  # fmt: skip
+
+
+@given(
+    nodes=st.integers(2, 12),
+    per=st.integers(1, 8),
+    days=st.floats(0.2, 1),
+    seed=st.integers(0, 99),
+)
+def test_as_many_gpus_are_idle_as_jobs_leave(
+    nodes: int, per: int, days: float, seed: int
+) -> None:
+    text = generate_log("slurm", nodes=nodes, days=days, seed=seed, gpus_per_node=per)
+    end_s = MONDAY_S + round(days * 86_400)
+    held_s = 0.0
+    for line in text.splitlines()[1:]:
+        _, _, hosts, count, begin, finish, *_, tres = line.split("|")
+        gpus, rest = divmod(int(tres.split("gres/gpu=")[1].split(",")[0]), int(count))
+        assert rest == 0
+        assert gpus == per or int(count) == 1 <= gpus < per  # whole nodes, or a part
+        began_s, last_s = map(second, (begin, finish))
+        held_s += gpus * len(expand_hosts(hosts)) * (min(last_s, end_s) - began_s)
+    if held_s:
+        units = {"unit": "gpu", "units_per_node": per}
+        made = traced("slurm", text, nodes, str(int(end_s)), **units)
+        free_s = nodes * per * (end_s - MONDAY_S) - held_s
+        assert made.trace.idle_unit_seconds() == free_s
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "gpus", "why"),
+    [
+        ("pbs", 4, "a log of pbs is made without GPUs; slurm has them"),
+        ("slrum", 0, "expected slurm or pbs"),
+    ],
+)
+def test_logs_that_cannot_be_generated_are_refused(
+    scheduler: str, gpus: int, why: str
+) -> None:
+    refused(why, generate_log, scheduler, gpus_per_node=gpus)
+
+
+def test_no_node_has_two_jobs_at_a_time() -> None:
+    busy: dict[str, int] = {}
+    for line in generate_log("sge", nodes=8, days=2).splitlines():
+        fields = line.split(":")
+        host, start_s, end_s = fields[1], int(fields[9]), int(fields[10])
+        assert MONDAY_S <= start_s < end_s
+        assert start_s > busy.get(host, 0)
+        busy[host] = end_s

@@ -1,12 +1,11 @@
-"""Hostile cells in every column of every table: read right, or refused with file, row, column and job."""
+"""Tables of every reader: hostile cells, tables that are refused, and the jobs of other simulators."""
 
 import csv
+import gzip
 import math
 import re
-import runpy
 import tomllib
-from ast import literal_eval
-from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from fractions import Fraction
@@ -16,17 +15,27 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
+from agreeing import at
+from drawing import examples
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 from refusals import refused
-from toy_application import write_application
+from toy_application import workload, write_application
 
+from benchmarks._published import read_colocation
 from bft.models import (
+    DurationEstimator,
+    Forecaster,
     InputError,
+    Job,
+    PackingAnalyser,
     jobs_from_frame,
     read_application,
     read_jobs,
     read_measurements,
+    read_model,
+    read_philly_jobs,
+    read_pollux_jobs,
     read_published_jobs,
     read_swf_jobs,
     read_table,
@@ -35,20 +44,17 @@ from bft.models import (
     read_unit_memory,
     read_venus_jobs,
     read_xi,
+    sharing_scores,
     submissions,
 )
 from bft.models.cells import Rows, read_number
 from bft.models.learned.duration import split_in_time
-from bft.models.learned.packing import sharing_scores
 from bft.models.measure.xi_measurements import merged
-from bft.models.workloads.jobs_pollux import read_pollux_jobs
 from bft.replay.policies.lucid.submissions import read_forecast_table
 from bft.replay.policies.tiresias import read_samples
 from bft.replay.pools import cluster_pools
+from bft.replay.trace.trace_files import read_trace
 
-read_colocation = runpy.run_path(
-    str(Path(__file__).parents[2] / "benchmarks" / "_published.py")
-)["read_colocation"]
 REQUIRED = object()
 TSUB, TSUB_NS = "2021-02-10T20:21:15Z", 1_612_988_475_000_000_000
 S = 1_000_000_000
@@ -78,28 +84,30 @@ class Reader:
         return READ[self.name.partition(" of ")[0]](path)
 
 
+def cases_of(name: str) -> dict[str, Any]:
+    path = Path(__file__).parents[1] / "data" / f"{name}.toml"
+    return tomllib.loads(path.read_text("utf-8"))
+
+
+def through(learn):
+    return lambda path: learn(read_table(path), source=str(path))
+
+
 # What is made of what was found, before it is compared.
-MADE: dict[str, Callable[[Any], Any]] = {
+MADE = {
     "": lambda found: found,
     "seconds": lambda ns: ns / S,
     "mib": lambda gib: gib and gib * 1024,
     "inverse": lambda ratio: 1 / ratio,
     "amp": lambda model: int(model.endswith("+amp")),
     "count": len,
-    "list": lambda array: array.tolist(),
+    "list": lambda found: found,
 }
 
 
-def seen(found: Any, where: str) -> Any:
-    """What was read of a column."""
+def seen(found, where: str):
     path, _, made = where.partition(" ")
-    for part in path.split("."):
-        if re.fullmatch(r"-?\d+|\(.*\)", part):
-            found = found[literal_eval(part)]
-        else:
-            keyed = isinstance(found, dict | pd.DataFrame)
-            found = found[part] if keyed else getattr(found, part)
-    return MADE[made](found)
+    return MADE[made](at(found, path))
 
 
 NUMBER, WHOLE, NAME, INSTANT, LIST = "number", "whole", "name", "instant", "list"
@@ -123,26 +131,22 @@ def written(reader: Reader, folder: Path, rows: list[dict[str, Any]]) -> Path:
     return path
 
 
-def application(path: Path) -> Any:
-    folder = path.parent / "toy"
-    if not folder.exists():
-        write_application(folder)
-    (folder / "placements.csv").write_text(path.read_text("utf-8"))
-    return read_application(folder)
+def of_application(file: str):
+    """Reads the measured application of which a table takes the place of one file."""
 
+    def read(path: Path) -> Any:
+        folder = path.parent / "toy"
+        if not folder.exists():
+            write_application(folder)
+        (folder / file).write_text(path.read_text("utf-8"))
+        return read_application(folder)
 
-def validation(path: Path) -> Any:
-    folder = path.parent / "toy"
-    if not folder.exists():
-        write_application(folder)
-    (folder / "validation-64.csv").write_text(path.read_text("utf-8"))
-    return read_application(folder).validations[64]
+    return read
 
 
 def pollux(path: Path) -> Any:
-    folder = path.parent / "apps" / "toy"
-    if not folder.exists():
-        write_application(folder)
+    if not (path.parent / "apps").exists():
+        write_application(path.parent / "apps" / "toy")
     return read_pollux_jobs(path, path.parent / "apps")
 
 
@@ -152,7 +156,7 @@ CURVE_JOB = jobs_from_frame(
           "Ps": [0, 10], "Os": [0, 1], "vc": "p"}]
     )
 )  # fmt: skip
-READ: dict[str, Callable[[Path], Any]] = {
+READ = {
     "jobs": read_jobs,
     "bounds": lambda path: read_published_jobs(path, path.parent / "curves.csv"),
     "venus": read_venus_jobs,
@@ -162,23 +166,22 @@ READ: dict[str, Callable[[Path], Any]] = {
     "measurements": lambda path: merged(read_measurements([path])),
     "memory": read_unit_memory,
     "throughputs": read_throughputs,
-    "application": application,
-    "validation": validation,
+    "application": of_application("placements.csv"),
+    "validation": lambda path: of_application("validation-64.csv")(path).validations[64],
     "colocation": lambda path: read_colocation(path, indifferent=()),
-    "pairs": lambda path: sharing_scores(read_table(path), source=str(path)),
+    "pairs": through(sharing_scores),
     "samples": read_samples,
     "forecast": read_forecast_table,
     "cluster": lambda path: cluster_pools(str(path), CURVE_JOB),
-    "submissions": lambda path: submissions(read_table(path), source=str(path)),
+    "submissions": through(submissions),
     "finished jobs": lambda path: split_in_time(read_table(path), 0.5, source=str(path)),
     "swf": read_swf_jobs,
+    "philly": read_philly_jobs,
 }  # fmt: skip
 
 
-def readers() -> Iterator[Reader]:
-    """The tables of tests/data/cells.toml."""
-    text = (Path(__file__).parents[1] / "data" / "cells.toml").read_text("utf-8")
-    for name, told in tomllib.loads(text).items():
+def readers():
+    for name, told in cases_of("cells").items():
         every = told.pop("all", {})
         rows = [row | every for row in told.pop("rows")]
         columns = {
@@ -188,10 +191,9 @@ def readers() -> Iterator[Reader]:
         yield Reader(name, rows, columns, **told)
 
 
-READERS = [*readers()]
 COLUMNS = [
     pytest.param(reader, name, id=f"{reader.name}-{name}")
-    for reader in READERS
+    for reader in readers()
     for name in reader.columns
 ]
 
@@ -237,48 +239,37 @@ def zoned_as(cell: str, other: Any) -> Any:
     """Another instant of the column, with or without a time zone as this one: a column that mixes both is refused."""
     if not isinstance(other, str):
         return other
-    has_zone = re.compile(r"(Z|[+-]\d\d:\d\d)\s*$")
     day = other.removesuffix("Z")
-    if not has_zone.search(cell):
+    if not re.search(r"(Z|[+-]\d\d:\d\d)\s*$", cell):
         return day
     return day + ("Z" if "T" in day else "T00:00:00Z")
 
 
-def attempt(
-    reader: Reader, column: str, cell: Any, folder: Path
-) -> tuple[Any, InputError | None]:
+def attempt(reader: Reader, column: str, cell: str, folder: Path) -> Any:
     """What is read of the table with this cell in its last row, or the error; any other exception fails the test."""
-    name = column.split()[0]
-    others = reader.rows[:-1]
-    if (
-        isinstance(cell, str)
-        and column in reader.columns
-        and reader.columns[column].kind == INSTANT
-    ):
+    name, (*others, last) = column.split()[0], reader.rows
+    if reader.columns[column].kind == INSTANT:
         others = [{**row, name: zoned_as(cell, row[name])} for row in others]
-    path = written(reader, folder, [*others, {**reader.rows[-1], name: cell}])
+    path = written(reader, folder, [*others, {**last, name: cell}])
     try:
-        return reader.read(path), None
+        return reader.read(path)
     except InputError as error:
-        return None, error
+        return error
 
 
 def is_refused(reader: Reader, column: str, cell: str, folder: Path) -> None:
-    found, error = attempt(reader, column, cell, folder)
-    assert error is not None, f"{cell!r} was read as {found}"
+    error = attempt(reader, column, cell, folder)
+    assert isinstance(error, InputError), f"{cell!r} was read as {error}"
     files = (f"table{reader.suffix}", "placements.csv", "validation-64.csv")
     assert Path(str(error.file)).name in files
     assert (error.row, error.column) == (len(reader.rows), column), f"{cell!r}: {error}"
-    if column.split()[0] != reader.job:
-        assert error.job == (reader.rows[-1][reader.job] if reader.job else None), (
-            f"{cell!r}: {error}"
-        )
+    job = reader.rows[-1][reader.job] if reader.job else None
+    assert column.split()[0] == reader.job or error.job == job, f"{cell!r}: {error}"
 
 
 def check_value(
     reader: Reader, column: Column, found: Any, cell: str, value: Any
 ) -> None:
-    """Compare what was read with what the cell means."""
     if not column.where:
         return
     if reader.name in ("venus", "tiresias", "swf") and len(found) < len(reader.rows):
@@ -297,20 +288,16 @@ def check_value(
 
 
 def means_of(reader: Reader, name: str) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """What cells mean in a column, and those of them that are in its range."""
     kind = reader.columns[name].kind
-    if kind == NAME:
-        return NAMES, (" m ", "007")
-    if kind == INSTANT:
-        return INSTANTS, tuple(INSTANTS)[:4]
-    if kind == LIST:
-        return LISTS, tuple(LISTS)
-    ranges = {
-        "venus-amp": (" +1 ", "10E-1"),
-        "colocation-amp2": (" +1 ", "10E-1"),
-    }
-    plain = ranges.get(f"{reader.name}-{name}", PLAIN)
-    return {**NUMBERS, **{cell: Fraction(cell.strip()) for cell in plain}}, plain
+    if kind in (NUMBER, WHOLE):
+        zero_or_one = f"{reader.name}-{name}" in ("venus-amp", "colocation-amp2")
+        plain = (" +1 ", "10E-1") if zero_or_one else PLAIN
+        return {**NUMBERS, **{cell: Fraction(cell.strip()) for cell in plain}}, plain
+    return {
+        NAME: (NAMES, (" m ", "007")),
+        INSTANT: (INSTANTS, tuple(INSTANTS)[:4]),
+        LIST: (LISTS, tuple(LISTS)),
+    }[kind]
 
 
 @pytest.mark.parametrize(("reader", "name"), COLUMNS)
@@ -318,34 +305,32 @@ def test_a_cell_is_read_right_or_refused_where_it_is(
     reader: Reader, name: str, tmp_path: Path
 ) -> None:
     column = reader.columns[name]
-    meaningless = {
-        NUMBER: NO_NUMBERS,
-        WHOLE: (*NO_NUMBERS, "1e300"),
-        INSTANT: NO_INSTANTS,
-        LIST: NO_LISTS,
-        NAME: (),
-    }
-    gaps = {LIST: (), NAME: ("", "  ")}.get(column.kind, NOTHING)
-    means, plain = means_of(reader, name)
     # Fields of SWF lie between spaces: there are none in them, and no gaps.
     swf = reader.suffix == ".swf"
-    for cell in (
-        cell for cell in meaningless[column.kind] if not (swf and " " in cell)
-    ):
-        is_refused(reader, name, cell, tmp_path)
-    for cell in () if swf else gaps:
-        if column.default is REQUIRED:
+    meaningless, gaps = {
+        NUMBER: (NO_NUMBERS, NOTHING),
+        WHOLE: ((*NO_NUMBERS, "1e300"), NOTHING),
+        INSTANT: (NO_INSTANTS, NOTHING),
+        LIST: (NO_LISTS, ()),
+        NAME: ((), ("", "  ")),
+    }[column.kind]
+    if column.default is REQUIRED and not swf:
+        meaningless += gaps
+    for cell in meaningless:
+        if not (swf and " " in cell):
             is_refused(reader, name, cell, tmp_path)
-        else:
-            found, error = attempt(reader, name, cell, tmp_path)
-            assert error is None, f"{cell!r}: {error}"
-            assert not column.where or seen(found, column.where) == column.default
+    for cell in () if swf or column.default is REQUIRED else gaps:
+        found = attempt(reader, name, cell, tmp_path)
+        assert not isinstance(found, InputError), f"{cell!r}: {found}"
+        assert not column.where or seen(found, column.where) == column.default
+    means, plain = means_of(reader, name)
     for cell, value in means.items():
         if not (swf and " " in cell):
-            found, error = attempt(reader, name, cell, tmp_path)
-            assert error is None or cell not in plain, f"{cell!r}: {error}"
-            if error is None:
+            found = attempt(reader, name, cell, tmp_path)
+            if not isinstance(found, InputError):
                 check_value(reader, column, found, cell, value)
+                continue
+            assert cell not in plain, f"{cell!r}: {found}"
 
 
 # --- one cell ---------------------------------------------------------------------------------------------------------
@@ -366,17 +351,12 @@ def test_a_number_is_read_as_it_was_written(number: float, space: str) -> None:
 
 @given(st.text(max_size=8))
 def test_what_is_read_of_a_text_is_what_python_reads_of_plain_digits(text: str) -> None:
-    plain = text.strip()
-    if set(plain) <= set("0123456789+-.eE"):
-        try:
-            number = float(plain)
-        except ValueError:
-            number = math.nan
-        assert read_number(text) == number or (
-            math.isnan(read_number(text)) and not math.isfinite(number)
-        )
-    else:
-        assert math.isnan(read_number(text))
+    number = math.nan
+    if set(text.strip()) <= set("0123456789+-.eE"):
+        with suppress(ValueError):
+            number = float(text)
+    expected = number if math.isfinite(number) else math.nan
+    assert read_number(text) == pytest.approx(expected, rel=0, abs=0, nan_ok=True)
 
 
 TYPED = [
@@ -394,23 +374,16 @@ TYPED = [
     ids=lambda value: f"{type(value).__name__} {value!r:.20}",
 )
 def test_values_of_any_type(value: Any, number: float | None) -> None:
-    assert (
-        read_number(value) == number
-        if number is not None
-        else math.isnan(read_number(value))
-    )
     row = Rows(
         pd.DataFrame([{"name": "a", "x": value}], dtype=object), "t.csv", job="name"
     )[0]
     if number is not None:
-        assert row.number("x") == number
+        assert read_number(value) == row.number("x") == number
         return
+    assert math.isnan(read_number(value))
     for read in (row.number, row.whole):
-        refused(
-            r"^t.csv, row 1, column x, job a: expected a (finite|whole) number",
-            read,
-            "x",
-        )
+        why = r"^t.csv, row 1, column x, job a: expected a (finite|whole) number"
+        refused(why, read, "x")
 
 
 @pytest.mark.parametrize(
@@ -442,10 +415,9 @@ def test_columns_of_any_type(dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["bool", "boolean", "bool[pyarrow]", "object"])
 def test_truth_values_are_no_numbers(dtype: str) -> None:
-    rows = Rows(pd.DataFrame({"x": pd.Series([True, False], dtype=dtype)}))
     refused(
         r"row 1, column x: .* not True \(a truth value is not a number\)",
-        rows.all_numbers,
+        Rows(pd.DataFrame({"x": pd.Series([True, False], dtype=dtype)})).all_numbers,
         "x",
     )
 
@@ -462,14 +434,11 @@ def test_time_stamps_of_any_unit_and_zone(unit: str, zone: str | None) -> None:
     ]
 
 
-def test_whole_numbers_beyond_2_to_the_53_are_refused_as_floats_do_not_hold_them() -> (
-    None
-):
-    rows = Rows(
-        pd.DataFrame({"x": [2**53 - 1, 2**53 + 1, "9007199254740993"]}, dtype=object)
-    )
-    assert rows[0].whole("x") == 2**53 - 1
-    for row in (rows[1], rows[2]):
+def test_whole_numbers_beyond_2_to_the_53_are_refused_as_floats_do_not_hold_them() -> None:  # fmt: skip
+    cells = [2**53 - 1, 2**53 + 1, "9007199254740993"]
+    known, *beyond = Rows(pd.DataFrame({"x": cells}, dtype=object))
+    assert known.whole("x") == 2**53 - 1
+    for row in beyond:
         refused("expected a whole number < 9007199254740992 in", row.whole, "x")
 
 
@@ -482,12 +451,8 @@ def test_what_is_no_name(value: Any) -> None:
 
 
 def test_columns_of_one_name_are_refused() -> None:
-    refused(
-        "two columns of this name",
-        Rows,
-        pd.DataFrame([[1, 2]], columns=["x", " x "]),
-        "t.csv",
-    )
+    frame = pd.DataFrame([[1, 2]], columns=["x", " x "])
+    refused("two columns of this name", Rows, frame, "t.csv")
 
 
 # --- tables of spreadsheets -------------------------------------------------------------------------------------------
@@ -541,7 +506,185 @@ def test_tables_of_spreadsheets_are_read(text: str, tmp_path: Path) -> None:
     ],
 )
 def test_the_command_line_names_the_cell(
-    command: str, table: str, message: str, here: Path, told: Callable[..., str]
+    command: str, table: str, message: str, here: Path, told
 ) -> None:
     Path("t.csv").write_text(table)
     assert told(f"{command} t.csv", f"t.csv, {message}", code=2).startswith("Error")
+
+
+# The same of other tables, and of files in the places of those that a case states.
+REFUSING = READ | {
+    "durations": through(DurationEstimator.train),
+    "forecasts": through(Forecaster.train),
+    "profiles": through(PackingAnalyser.train),
+    "shared speeds": READ["pairs"],
+    "model": read_model,
+    "applications": lambda path: workload(path.parent, "a,0,toy,2,128"),
+    "application": lambda path: read_application(path.parent),
+    "pairs": lambda path: read_measurements([path]),
+    "spreadsheet": read_xi,
+    "table": read_table,
+    "trace": read_trace,
+}
+
+
+@pytest.mark.parametrize(
+    ("reader", "file", "text", "said"),
+    [
+        pytest.param(
+            name.partition(",")[0], each["file"], each.get("head", "") + text, said
+        )
+        for name, each in cases_of("refused").items()
+        for text, said in each["cases"]
+    ],
+)
+def test_a_table_is_refused_where_it_is_wrong(
+    reader: str, file: str, text: str, said: str, here: Path
+) -> None:
+    write_application(here / "apps" / "toy")
+    path = here / file
+    path.write_text(text)
+    message = str(refused("", REFUSING[reader], path))
+    assert message.startswith(str(path.parent))
+    assert [part for part in said.split("…") if part not in message] == []
+    assert not (here / "ran").exists()  # what a pickle would have done
+
+
+SECOND_NS = 10**9
+OF_TEXT = {"tiresias.csv": "tiresias", "log.swf": "swf", "cluster_job_log": "philly"}
+
+
+def complaint(read, path: Path) -> str:
+    message = str(refused("", read, path))
+    assert message.startswith(str(path))
+    return message
+
+
+@pytest.mark.parametrize(
+    "case", cases_of("read")["case"], ids=lambda case: case["reader"]
+)
+@pytest.mark.parametrize("packed", [False, True])
+def test_the_jobs_of_a_table(case: dict[str, Any], packed: bool, tmp_path: Path) -> None:  # fmt: skip
+    path = (
+        tmp_path
+        / f"table.{'swf' if case['reader'] == 'swf' else 'csv'}{'.gz' * packed}"
+    )
+    text = case["text"].encode()
+    path.write_bytes(gzip.compress(text) if packed else text)
+    found = READ[case["reader"]](path, **case.get("options", {}))
+    assert list(found.notes) == case.get("notes", [])
+    for job, told in zip(found, case["jobs"], strict=True):
+        for name, value in told.items():
+            read = job.rates.tolist() if name == "rates" else getattr(job, name)
+            assert read == (None if value == "none" else value), name
+
+
+@pytest.mark.parametrize("name", OF_TEXT)
+def test_what_is_no_file_of_text(tmp_path: Path, name: str) -> None:
+    path, read = tmp_path / name, READ[OF_TEXT[name]]
+    assert "no such file" in complaint(read, path).lower()
+    path.mkdir()
+    assert "is a directory" in complaint(read, path)
+    path.rmdir()
+    contents = {b"": "empty", bytes(range(256)): "", b"PAR1" + bytes(100): ""}
+    if name != "tiresias.csv":
+        contents[gzip.compress(b"1 " * 10_000)[:-20]] = "damaged or cut short"
+    for content, why in contents.items():
+        path.write_bytes(content)
+        assert why in complaint(read, path)
+
+
+@pytest.mark.parametrize("name", OF_TEXT)
+@examples(
+    30,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+@given(content=st.binary(max_size=300) | st.text(max_size=300).map(str.encode))
+def test_anything_is_a_table_or_an_input_error(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    complaint(READ[OF_TEXT[name]], path)
+
+
+@pytest.mark.reference
+@pytest.mark.parametrize(("name", "jobs"), [("60_job", 60), ("venus_vcHvQ", 2654)])
+def test_published_traces(reference: Path, name: str, jobs: int) -> None:
+    path = reference / "tiresias" / f"{name}.csv"
+    found = [
+        (job.name, job.tsub_ns, job.request, job.pmax, job.model)
+        for job in read_tiresias_jobs(path)
+    ]
+    with path.open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    columns = ("job_id", "submit_time", "num_gpu", "duration", "model_name")
+    told = [tuple(row[column] for column in columns) for row in rows]
+    assert len(found) == jobs
+    assert found == [
+        (name, int(at) * SECOND_NS, int(gpus), float(took), model)
+        for name, at, gpus, took, model in told
+    ]
+
+
+@pytest.mark.reference
+def test_a_published_workload(reference: Path) -> None:
+    found = read_swf_jobs(reference / "logs" / "swf" / "alea-hpc2n-excerpt.swf.gz")
+    assert len(found) == 3145
+    first = found.jobs[0]
+    assert (first.tsub_ns, first.request, first.pmax) == (
+        1_027_839_845 * SECOND_NS,
+        30,
+        31405.0,
+    )
+    assert max(job.request for job in found) <= 240
+
+
+PAIRS = "model1,batchsize1,amp1,speed1,model2,batchsize2,amp2,speed2"
+
+
+def job(tmp_path: Path, model: str, batch: int, amp: int) -> Job:
+    path = tmp_path / "one.csv"
+    row = f"a,1,0,1,{model},{batch},{amp}\n"
+    path.write_text(f"job_id,gpu_num,submit_time,duration,model,batchsize,amp\n{row}")
+    return read_venus_jobs(path).jobs[0]
+
+
+def ratios(table, a: Job, b: Job) -> tuple[float, float] | None:
+    sides = table.sides(a, b)
+    return None if sides is None else (sides[0].of(), sides[1].of())
+
+
+def test_speeds_become_ratios(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.csv"
+    path.write_text(f"{PAIRS}\nA,32,0,0.8,B,64,1,1.25\n")
+    xi = read_colocation(path, indifferent=["Big"])
+    assert xi.clipped == 1  # faster together is noise
+    for one, other, expected in (
+        (("A", 32, 0), ("B", 64, 1), (1.25, 1.0)),
+        (("B", 64, 1), ("A", 32, 0), (1.0, 1.25)),
+        (("A", 32, 0), ("B", 64, 0), None),  # mixed precision is another load
+        (("A", 32, 0), ("B", 32, 1), None),
+        (("A", 32, 0), ("A", 32, 0), None),
+        (("A", 32, 0), ("Big", 7, 1), (1.0, 1.0)),
+        (("Big", 7, 1), ("B", 64, 1), (1.0, 1.0)),
+        (("Big", 7, 1), ("Big", 7, 1), (1.0, 1.0)),
+    ):
+        jobs = job(tmp_path, *one), job(tmp_path, *other)
+        assert ratios(xi, *jobs) == expected, (one, other)
+
+
+@pytest.mark.reference
+def test_the_venus_trace(reference: Path) -> None:
+    folder = reference / "lucid"
+    jobs = read_venus_jobs(folder / "venus_sept_jobs_relative.csv.gz")
+    with gzip.open(folder / "venus_sept_original_order.txt.gz", "rt") as lines:
+        assert [job.name for job in jobs] == lines.read().split()
+    assert (len(jobs), len({job.vc for job in jobs})) == (23_859, 15)
+    assert jobs.by_submit() == list(range(len(jobs)))
+    xi = read_colocation(folder / "colocate_info.csv")
+    kinds = list(
+        {(job.model, job.batch_size): job for job in jobs if job.request <= 8}.values()
+    )
+    assert len(kinds) == 66
+    assert all(ratios(xi, a, b) is not None for a in kinds for b in kinds)

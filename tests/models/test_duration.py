@@ -1,8 +1,7 @@
-"""Durations: features against a second implementation, no look into the future, refusals, the published log."""
+"""Durations, and submissions to come: features against a second implementation, no look into the future."""
 
+from dataclasses import replace
 from functools import cache
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,11 +13,15 @@ from refusals import refused
 
 from bft.models.learned.duration import (
     DAY_S,
+    FEATURES,
     LONG_AGO_S,
     LONGEST_S,
     OPTIONAL,
     DurationEstimator,
+    Forecaster,
+    ahead,
     split_in_time,
+    submissions,
 )
 from bft.models.learned.ga2m import AdditiveModel, accuracy
 
@@ -26,7 +29,6 @@ START = 1_600_000_000
 
 
 def nothing(says: float = 0.0) -> AdditiveModel:
-    """A regressor with one answer for all jobs: the test is about its inputs."""
     return AdditiveModel(says, ())
 
 
@@ -34,7 +36,6 @@ def log(rows: int = 300, seed: int = 0) -> pd.DataFrame:
     """Users who each run jobs of their own length, longer ones in the night."""
     rng = np.random.default_rng(seed)
     user = rng.integers(0, 8, rows)
-    submit = START + np.sort(rng.integers(0, 20 * 86400, rows))
     return pd.DataFrame(
         {
             "user": [f"u{u}" for u in user],
@@ -42,36 +43,30 @@ def log(rows: int = 300, seed: int = 0) -> pd.DataFrame:
             "jobname": [f"run-{u % 2}-{i}" for i, u in enumerate(user)],
             "gpu_num": rng.choice([1, 2, 8], rows),
             "cpu_num": rng.choice([4, 8], rows),
-            "submit_time": submit,
+            "submit_time": START + np.sort(rng.integers(0, 20 * 86400, rows)),
             "duration": np.round(np.exp(4 + user / 2 + 0.3 * rng.normal(size=rows))),
         }
     )
 
 
 @cache
-def nobody() -> Any:
-    """An estimator's past without jobs."""
-    return DurationEstimator.train(log()).past[:0]
+def trained():
+    return DurationEstimator.train(log())
 
 
 def inputs(
     jobs: pd.DataFrame, past: pd.DataFrame, optional: tuple[str, ...] = OPTIONAL
 ) -> pd.DataFrame:
-    """Features of jobs, given past ones."""
-    estimator = DurationEstimator(optional, (), nobody(), nothing())
-    return estimator.inputs(jobs, past=past)
+    return DurationEstimator(optional, (), trained().past[:0], nothing()).inputs(
+        jobs, past=past
+    )
 
 
 def by_hand(job: pd.Series, past: pd.DataFrame) -> dict[str, float]:
     """The features of a job, as their documentation puts it, one loop a group."""
-    finish = (
-        past["finish_time"]
-        if "finish_time" in past
-        else past["submit_time"] + past["duration"]
-    )
-    known = past.assign(finish=finish, y=np.log1p(past["duration"]))[
-        finish < job.submit_time
-    ]
+    finish = past.get("finish_time", past["submit_time"] + past["duration"])
+    known = past.assign(finish=finish, y=np.log1p(past["duration"]))
+    known = known[finish < job.submit_time]
     known = known.sort_values(["finish", "duration"], kind="stable")
     hashed = known["jobname"].str.replace(r"\d+", "#", regex=True)
     name = pd.Series([job.jobname]).str.replace(r"\d+", "#", regex=True)[0]
@@ -90,21 +85,19 @@ def by_hand(job: pd.Series, past: pd.DataFrame) -> dict[str, float]:
         "gpus": job.gpu_num,
         "cpus": job.cpu_num,
         "hour": time.hour + time.minute / 60 + time.second / 3600,
+        "weekday": time.weekday(),
     }
-    told["weekday"] = time.weekday()
     mean = known["y"].sum() / (len(known) + 1)
     for group, rows in groups.items():
         mean = (rows["y"].sum() + mean) / (len(rows) + 1)
         last = rows.iloc[-1] if len(rows) else None
-        told[f"{group}_mean"] = mean
-        told[f"{group}_count"] = np.log1p(len(rows))
-        told[f"{group}_last"] = mean if last is None else last.y
-        since = (
-            LONG_AGO_S
-            if last is None
-            else min(job.submit_time - last.finish, LONG_AGO_S)
-        )
-        told[f"{group}_since"] = np.log1p(since)
+        ago_s = LONG_AGO_S if last is None else job.submit_time - last.finish
+        told |= {
+            f"{group}_mean": mean,
+            f"{group}_count": np.log1p(len(rows)),
+            f"{group}_last": mean if last is None else last.y,
+            f"{group}_since": np.log1p(min(ago_s, LONG_AGO_S)),
+        }
     return told
 
 
@@ -204,9 +197,7 @@ def test_durations_of_the_jobs_predicted_are_not_looked_at() -> None:
 
 @pytest.mark.parametrize("says", [-1e6, np.inf, 1e300])
 def test_predictions_stay_durations_whatever_a_regressor_says(says: float) -> None:
-    model = DurationEstimator.train(log())
-    wild = DurationEstimator(model.optional, model.features, model.past, nothing(says))
-    predicted = wild.predict(log(5))
+    predicted = replace(trained(), regressor=nothing(says)).predict(log(5))
     assert ((predicted >= 0) & (predicted <= LONGEST_S * (1 + 1e-9))).all()
 
 
@@ -241,14 +232,12 @@ def test_columns_learnt_from_are_wanted_later_and_empty_ones_not() -> None:
 
 @pytest.mark.reference
 def test_later_jobs_of_venus_are_ordered_better_than_by_the_published_estimates(
-    reference: Path,
+    reference,
 ) -> None:
     jobs = pd.read_csv(reference / "lucid" / "venus_sept_jobs_relative.csv.gz")
     until = jobs["submit_time"].min() // DAY_S * DAY_S + 20 * DAY_S
-    known, test = (
-        jobs["submit_time"] + jobs["duration"] < until,
-        jobs["submit_time"] >= until,
-    )
+    known = jobs["submit_time"] + jobs["duration"] < until
+    test = jobs["submit_time"] >= until
     predicted = DurationEstimator.train(jobs[known]).predict(
         jobs[test], past=jobs[~known]
     )
@@ -269,3 +258,149 @@ def test_later_jobs_of_venus_are_ordered_better_than_by_the_published_estimates(
     # In seconds the published ones are better (0.494 against -0.027): they hit the few very long jobs. What they were
     # learnt from is not told; perhaps names of jobs, which the trace does not have.
     assert published.r2 > ours.r2
+
+
+def series(slots: int, *, minutes: int = 10, seed: int = 0) -> pd.DataFrame:
+    """Poisson counts that are high by day and low by night."""
+    times = pd.Timestamp("2020-04-01", tz="UTC") + pd.to_timedelta(
+        np.arange(slots) * minutes, unit="min"
+    )
+    rate = 4 + 3.5 * np.sin((times.hour + times.minute / 60 - 9) / 24 * 2 * np.pi)
+    return pd.DataFrame(
+        {"time": times, "jobs": np.random.default_rng(seed).poisson(rate)}
+    )
+
+
+def inputs_of_slots(slots: pd.DataFrame, horizon: int, slot_s: float) -> pd.DataFrame:
+    return Forecaster("jobs", horizon, slot_s, AdditiveModel(0.0, ())).inputs(slots)
+
+
+def windows_by_hand(
+    counts: list[int], at: int, horizon: int, day: int, hour: int
+) -> list[float]:
+    seen = counts[: at + 1]
+
+    def mean(first: int, end: int) -> float:
+        window = [seen[i] for i in range(max(first, 0), min(end, at + 1)) if i >= 0]
+        return sum(window) / len(window) if window else sum(seen) / len(seen)
+
+    return [
+        *[mean(at - k, at - k + 1) for k in range(3)],
+        *[mean(at + 1 - length, at + 1) for length in (hour, 6 * hour, day, 7 * day)],
+        *(mean(at + 1 - back, at + 1 - back + horizon) for back in (day, 7 * day)),
+    ]
+
+
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=70), st.integers(1, 6))
+@examples(40)
+def test_features_are_means_over_their_windows(counts: list[int], horizon: int) -> None:
+    # Slots of four hours: six a day, so that a short series has weeks.
+    slots = series(len(counts), minutes=240).assign(jobs=counts)
+    found = inputs_of_slots(slots, horizon, 14_400.0)
+    expected = [
+        windows_by_hand(counts, at, horizon, day=6, hour=1) for at in range(len(counts))
+    ]
+    # Six hours are one and a half slots: rounded to two.
+    for at, row in enumerate(expected):
+        row[4] = np.mean(counts[max(0, at - 1) : at + 1])
+    np.testing.assert_allclose(found[list(FEATURES[:9])], expected, atol=1e-12)
+    begins = slots["time"] + pd.Timedelta(hours=4)
+    assert found["hour"].tolist() == begins.dt.hour.tolist()
+    assert found["weekday"].tolist() == begins.dt.day_of_week.tolist()
+
+
+@given(
+    st.lists(st.integers(0, 99), min_size=1, max_size=40),
+    st.lists(st.integers(0, 10**6), max_size=20),
+)
+@examples(30)
+def test_the_future_changes_no_bit_of_a_forecast(
+    counts: list[int], future: list[int]
+) -> None:
+    model = fitted()
+    short = series(len(counts)).assign(jobs=counts)
+    long = series(len(counts) + len(future)).assign(jobs=counts + future)
+    assert (
+        model.predict(long)[: len(counts)].tobytes() == model.predict(short).tobytes()
+    )
+
+
+@cache
+def fitted() -> Forecaster:
+    return Forecaster.train(series(1000))
+
+
+@given(st.lists(st.integers(0, 50), min_size=1, max_size=30), st.integers(1, 8))
+def test_ahead_is_the_mean_of_the_next_slots(counts: list[int], horizon: int) -> None:
+    expected = [
+        np.mean(counts[at + 1 : at + 1 + horizon])
+        for at in range(len(counts) - horizon)
+    ]
+    np.testing.assert_allclose(ahead(np.array(counts, dtype=float), horizon), expected)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 20_000), st.integers(1, 64)), min_size=1, max_size=50
+    )
+)
+def test_submissions_lose_nobody(rows: list[tuple[int, int]]) -> None:
+    jobs = pd.DataFrame(rows, columns=["submit_time", "gpu_num"])
+    slots = submissions(jobs)
+    assert slots["jobs"].sum() == len(jobs)
+    assert slots["units"].sum() == jobs["gpu_num"].sum()
+    assert (np.diff(slots["time"]) == 600).all()
+    assert slots["jobs"].tolist() == [
+        jobs["submit_time"].between(begin, begin + 600, inclusive="left").sum()
+        for begin in slots["time"]
+    ]
+
+
+def test_day_and_night_are_found() -> None:
+    slots = series(3000)
+    predicted = Forecaster.train(slots[:2400], horizon=5).predict(slots)[2399:-5]
+    actual = ahead(slots["jobs"].to_numpy(dtype=float), 5)[2399:]
+    assert (predicted >= 0).all()
+    assert accuracy(predicted, actual).r2 > 0.6
+    assert predicted.mean() == pytest.approx(actual.mean(), rel=0.1)
+
+
+def test_slots_may_be_counted_from_jobs() -> None:
+    jobs = pd.DataFrame(
+        {
+            "submit_time": np.random.default_rng(0).integers(0, 600 * 2000, 9000),
+            "gpu_num": 1,
+        }
+    )
+    model = Forecaster.train(submissions(jobs), column="units", horizon=1)
+    assert model.predict(submissions(jobs)).mean() == pytest.approx(4.5, rel=0.1)
+
+
+def test_slots_of_another_length_are_refused() -> None:
+    refused(
+        "row 2, column time: expected a slot each 600 s; this one begins 1200 s",
+        fitted().predict,
+        series(9, minutes=20),
+    )
+    assert fitted().predict(series(1)).shape == (1,)
+    refused(
+        "11 rows to learn from, expected at least 20", Forecaster.train, series(160)
+    )
+
+
+@pytest.mark.reference
+def test_september_is_forecast_better_than_published_and_than_by_the_last_slot(
+    reference,
+) -> None:
+    slots = pd.read_csv(reference / "lucid" / "cluster_throughput.csv.gz")
+    known = int((slots["time"] < "2020-09-01").sum())
+    counts = slots["submit_gpu_job"].to_numpy(dtype=float)
+    actual = ahead(counts, 1)[known - 1 :]
+    published = pd.read_csv(reference / "lucid" / "Venus_throughput_pred.csv.gz")
+    assert (published["submit_gpu_job"] == actual).all()
+    model = Forecaster.train(slots[:known], column="submit_gpu_job", horizon=1)
+    ours = accuracy(model.predict(slots)[known - 1 : -1], actual)
+    # Measured: MAE 3.21, published 4.12, as the last slot 3.68.
+    assert ours.mae < 3.5
+    assert accuracy(counts[known - 1 : -1], actual).mae > 3.6
+    assert accuracy(published["pred_gpu_job"].to_numpy(), actual).mae > 4

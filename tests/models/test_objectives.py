@@ -3,10 +3,10 @@
 import itertools
 from dataclasses import replace
 from operator import getitem
-from typing import Any
 
 import numpy as np
 import pytest
+from agreeing import agree
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,11 +15,12 @@ from strategies import solve_apart
 from bft.milp.exact.dp import solve_exact
 from bft.milp.tables import tables_of
 from bft.models import Curve, Job, Objective, Standing, deadline_weight
-from bft.models.objectives import ageing, power, srpt, useful_time
+from bft.models.objectives import ageing, srpt
 from bft.replay.policies import JobView, MilpPolicy, State
 from bft.replay.policies.solver import SolverOptions
 
 SECOND = 10**9
+NS = np.array([0.0, 1.0, 2.0, 4.0])
 
 
 def job(
@@ -29,9 +30,6 @@ def job(
     deadline_ns: int | None = None,
     rate: float = 100.0,
 ) -> Job:
-    ns = np.array([0.0, 1.0, 2.0, 4.0])
-    scalability = Curve(ns, rate * np.array([0.0, 1.0, 1.8, 3.0]))
-    own = Curve(ns, np.array([0.0, 5.0, 6.0, 7.0]))
     return Job(
         name,
         0,
@@ -40,56 +38,52 @@ def job(
         1e6,
         18.0,
         12.0,
-        scalability,
-        own,
+        Curve(NS, rate * np.array([0.0, 1.0, 1.8, 3.0])),
+        Curve(NS, np.array([0.0, 5.0, 6.0, 7.0])),
         weight=weight,
         deadline_ns=deadline_ns,
     )
 
 
-def policy_of(objective: str, tfwd_s: float = 120.0, **more: Any) -> MilpPolicy:
-    """A policy that decides by the exact optimum."""
-    exact = SolverOptions("exact")
-    return MilpPolicy(tfwd_s, exact, objective=Objective.of(objective), **more)
-
-
-def views_of(*jobs: Job) -> tuple[JobView, ...]:
-    """Jobs that hold nothing and have done nothing."""
-    return tuple(JobView(one, 0, 0.0) for one in jobs)
-
-
-def test_each_objective_is_the_curve_it_names() -> None:
-    assert Objective.of("own").curve(job()).ps.tolist() == [0, 5, 6, 7]
-    assert Objective.of("throughput").curve(job()).ps.tolist() == [0, 100, 180, 300]
-    assert Objective.of("efficiency").curve(job()).ps.tolist() == [0, 1, 1.8, 3]
-
-
-def test_efficiency_of_a_job_that_cannot_run_on_one_unit_counts_per_unit() -> None:
-    ns = np.array([0.0, 1.0, 2.0, 4.0])
-    curve = Curve(ns, np.array([0.0, 0.0, 80.0, 120.0]))
-    late = Job("b", 0, 2, 4, 1e6, 0.0, 0.0, curve, curve)
-    assert Objective.of("efficiency").curve(late).ps.tolist() == [0, 0, 2, 3]
-
-
-@pytest.mark.parametrize(
-    ("exponent", "expected"),
-    [(0, [0, 100, 180, 300]), (0.5, [0, 10, 18, 30]), (1, [0, 1, 1.8, 3])],
-)
-def test_a_power_lies_between_throughput_and_efficiency(
-    exponent: float, expected: list[float]
-) -> None:
-    assert power(job(), exponent).ps == pytest.approx(expected)
-    assert (
-        Objective.of(f"power:{exponent}").curve(job()).ps.tolist()
-        == power(job(), exponent).ps.tolist()
+def policy_of(objective: str, tfwd_s: float = 120.0, **more) -> MilpPolicy:
+    return MilpPolicy(
+        tfwd_s, SolverOptions("exact"), objective=Objective.of(objective), **more
     )
 
 
-def test_useful_time_is_the_rate_over_the_best_rate_a_unit_within_the_bounds() -> None:
-    ns, ps = np.array([0.0, 1.0, 2.0, 4.0]), np.array([0.0, 50.0, 160.0, 240.0])
-    wide = Job("b", 0, 1, 4, 1e6, 0.0, 0.0, Curve(ns, ps), Curve(ns, ps))
-    assert useful_time(wide).ps.tolist() == [0, 50 / 80, 2, 3]
-    assert useful_time(replace(wide, jmin=4)).ps.tolist() == [0, 50 / 60, 160 / 60, 4]
+def views_of(*jobs: Job) -> tuple[JobView, ...]:
+    return tuple(JobView(one, 0, 0.0) for one in jobs)
+
+
+LATE, WIDE = (
+    Job(name, 0, jmin, 4, 1e6, 0.0, 0.0, Curve(NS, ps), Curve(NS, ps))
+    for name, jmin, ps in (
+        ("late", 2, np.array([0.0, 0.0, 80.0, 120.0])),
+        ("wide", 1, np.array([0.0, 50.0, 160.0, 240.0])),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("objective", "of", "expected"),
+    [
+        ("own", job(), [0, 5, 6, 7]),
+        ("throughput", job(), [0, 100, 180, 300]),
+        ("power:0", job(), [0, 100, 180, 300]),
+        ("power:0.5", job(), [0, 10, 18, 30]),
+        ("power:1", job(), [0, 1, 1.8, 3]),
+        ("efficiency", job(), [0, 1, 1.8, 3]),
+        # It cannot run on one unit: its speed on two counts per unit.
+        ("efficiency", LATE, [0, 0, 2, 3]),
+        # The rate over the best rate a unit within the bounds.
+        ("useful-time", WIDE, [0, 50 / 80, 2, 3]),
+        ("useful-time", replace(WIDE, jmin=4), [0, 50 / 60, 160 / 60, 4]),
+    ],
+)
+def test_each_objective_is_the_curve_it_names(
+    objective: str, of: Job, expected: list[float]
+) -> None:
+    assert Objective.of(objective).curve(of).ps == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -129,11 +123,8 @@ def test_ageing_adds_a_weight_for_each_span_of_age_in_steps_up_to_its_cap(
 
 def test_factors_multiply_and_the_text_names_all() -> None:
     made = Objective.of(" srpt:0.10 + ageing:24")
-    assert (made.text, made.uses_left, made.ageing_h) == (
-        "own+srpt:0.1+ageing:24:2",
-        True,
-        24.0,
-    )
+    text = "own+srpt:0.1+ageing:24:2"
+    agree(made, {"text": text, "uses_left": True, "ageing_h": 24.0})
     assert made.factor(Standing(0.5, 86_400.0)) == pytest.approx(2**0.1 * 2)
     assert Objective.of("efficiency").factor(Standing(0.5, 86_400.0)) == 1.0
 
@@ -186,10 +177,9 @@ def test_predicted_work_left_follows_from_the_service_attained() -> None:
     )
     policy = policy_of("throughput+srpt:1", remaining="predicted")
     assert not policy.traits.clairvoyant
-    request = views[0].job.request
     expected = [
         1.0,
-        srpt(Standing(1 - 2000 / (1000 * request)), 1.0),
+        srpt(Standing(1 - 2000 / (1000 * views[0].job.request)), 1.0),
         srpt(Standing(0.05), 1.0),
         1.0,
     ]
@@ -210,8 +200,7 @@ def test_who_was_submitted_long_ago_gets_units_and_those_of_an_age_stay_a_class(
     again = policy.problem(State(now + 60 * SECOND, 8, views))
     assert again.posed.weight.tolist() == problem.posed.weight.tolist()
     counts = policy.decide(State(now, 8, views)).counts
-    assert counts == tuple(sorted(counts, reverse=True))
-    assert sum(counts) == 8
+    assert (counts, sum(counts)) == (tuple(sorted(counts, reverse=True)), 8)
 
 
 @st.composite
@@ -247,10 +236,9 @@ def test_ageing_takes_at_most_its_cap_of_what_every_other_allocation_is_worth(
     policy = policy_of(f"throughput+ageing:{hours}:{cap}", 60.0)
     taken = policy.decide(state).counts
     rates = [view.job.rates for view in state.jobs]
-    every = itertools.product(range(4), repeat=len(rates))
     worth = [
         sum(map(getitem, rates, counts))
-        for counts in every
+        for counts in itertools.product(range(4), repeat=len(rates))
         if sum(counts) <= state.idle
     ]
     assert sum(map(getitem, rates, taken)) >= max(worth) / (1 + cap) * (1 - 1e-9)
@@ -312,32 +300,30 @@ def test_a_deadline_raises_the_weight_within_its_horizon(
 ) -> None:
     late = job(weight=2.0, deadline_ns=1000 * SECOND)
     near = {"horizon_s": 500.0, "boost": 4.0}
-    weight = deadline_weight(late, now_s * SECOND, **near)
-    assert weight == pytest.approx(expected)
+    assert deadline_weight(late, now_s * SECOND, **near) == pytest.approx(expected)
     assert deadline_weight(job(weight=3.0), now_s * SECOND, **near) == 3.0
 
 
 def test_a_near_deadline_wins_the_units() -> None:
     views = views_of(job("calm"), job("late", deadline_ns=100 * SECOND, rate=90.0))
     calm = policy_of("throughput").decide(State(0, 4, views)).counts
-    near = {"deadline_boost": 10.0, "deadline_horizon_s": 200.0}
-    urgent = policy_of("throughput", **near).decide(State(90 * SECOND, 4, views))
+    near = policy_of("throughput", deadline_boost=10.0, deadline_horizon_s=200.0)
+    urgent = near.decide(State(90 * SECOND, 4, views))
     assert calm[0] >= calm[1]
     assert urgent.counts == (0, 4)
-
-
-KINDS = st.tuples(
-    st.sampled_from([60.0, 100.0]),
-    st.sampled_from([1.0, 1.0, 2.0]),
-    st.sampled_from([None, None, 50, 1000, 90_000]),
-)
 
 
 @examples(100)
 @given(
     st.lists(
         st.tuples(
-            KINDS, st.sampled_from([0, 0, 0, 1, 3]), st.sampled_from([0.0, 18.0])
+            st.tuples(
+                st.sampled_from([60.0, 100.0]),
+                st.sampled_from([1.0, 1.0, 2.0]),
+                st.sampled_from([None, None, 50, 1000, 90_000]),
+            ),
+            st.sampled_from([0, 0, 0, 1, 3]),
+            st.sampled_from([0.0, 18.0]),
         ),
         min_size=1,
         max_size=14,
@@ -351,7 +337,7 @@ def test_classes_change_no_answer_under_deadlines_weights_and_factors(
     drawn: list[tuple[tuple[float, float, int | None], int, float]],
     free: int,
     now_s: int,
-    cost_model: Any,
+    cost_model,
     objective: str,
 ) -> None:
     views = []
@@ -362,22 +348,18 @@ def test_classes_change_no_answer_under_deadlines_weights_and_factors(
             tcup_s=tcup_s,
         )
         views.append(JobView(made, held, 0.0))
-    policy = MilpPolicy(
+    problem = MilpPolicy(
         60.0,
         cost_model=cost_model,
         objective=Objective.of(objective),
         deadline_boost=4.0,
         deadline_horizon_s=86_400.0,
-    )
-    problem = policy.problem(
-        State(now_s * SECOND, free + sum(view.units for view in views), views)
-    )
+    ).problem(State(now_s * SECOND, free + sum(view.units for view in views), views))
     kinds = {
         (kind, tcup_s if cost_model == "stall" else None)
         for kind, held, tcup_s in drawn
         if not held
     }
-    assert len(tables_of(problem).classes.first) <= len(kinds) + sum(
-        view.units > 0 for view in views
-    )
+    holders = sum(view.units > 0 for view in views)
+    assert len(tables_of(problem).classes.first) <= len(kinds) + holders
     assert solve_exact(problem) == solve_apart(problem)

@@ -2,8 +2,6 @@
 
 import itertools
 import math
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -11,14 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bft.models import Curve, Job
+from bft.models import Curve, Job, XiEstimator
 from bft.models.measure.xi_measurements import (
     mean_step_s,
     merged,
     read_measurements,
     xi_to_frame,
 )
-from bft.models.sharing.xi_estimator import XiEstimator
 from bft.models.sharing.xi_table import (
     FLAGS,
     Measurement,
@@ -50,8 +47,7 @@ def grid(law: float = 0.1) -> list[Measurement]:
     ]
 
 
-def estimated(rows: list[Measurement], flag: str, *kind: Any) -> float:
-    """ξ of the first side, whose flag is this one."""
+def estimated(rows: list[Measurement], flag: str, *kind) -> float:
     found = XiEstimator(rows).estimate(*kind)
     assert found.flag == flag
     return found.xi_a
@@ -68,8 +64,9 @@ def test_trap_1_outside_the_measured_range() -> None:
 
 def test_trap_2_several_coordinates_without_data_at_once() -> None:
     rows = [row for row in grid() if row.batch_a != 64 and row.batch_b != 64]
-    found = estimated(rows, "interpolated", "a", "b", 64, 64)
-    assert found == pytest.approx(1.4, abs=0.06)
+    assert estimated(rows, "interpolated", "a", "b", 64, 64) == pytest.approx(
+        1.4, abs=0.06
+    )
     with_units = [pair(1.2, a=16, b=16, units=1), pair(1.5, a=64, b=64, units=4)]
     assert 1.2 <= estimated(with_units, "clamped", "a", "b", 32, 32, 2) <= 1.5
 
@@ -188,8 +185,8 @@ def test_answers_are_symmetric_at_least_1_bounded_flagged_and_of_no_order(
     assert max(found.xi_a, found.xi_b) <= most * (1 + 1e-9)
     assert found.flag in FLAGS
     other = rows.copy()
-    random.shuffle(other)  # type: ignore[attr-defined]
-    turned = [row.swapped() if random.random() < 0.5 else row for row in other]  # type: ignore[attr-defined]
+    random.shuffle(other)
+    turned = [row.swapped() if random.random() < 0.5 else row for row in other]
     assert (
         XiEstimator(turned).estimate(model_a, model_b, batch_a, batch_b, units) == found
     )
@@ -221,7 +218,7 @@ def test_an_estimated_table_keeps_measurements_and_flags_estimates() -> None:
 
 @pytest.mark.slow
 @pytest.mark.reference
-def test_better_than_both_baselines_on_the_published_pairs(reference: Path) -> None:
+def test_better_than_both_baselines_on_the_published_pairs(reference) -> None:
     frame = pd.read_csv(reference / "lucid" / "xi_pairs_from_colocate_info.csv")
     amp = {0: "", 1: "+amp"}
     rows = [
@@ -304,9 +301,7 @@ BERT, VGG = ("bert", 32), ("vgg", 64)
          [("a", None, "b", None, None, 1.5, 1.2), (*BERT, *VGG, 1, 1.2, 1.5)]),
     ],
 )  # fmt: skip
-def test_what_comes_of_measurements(
-    texts: list[str], expected: list[tuple[Any, ...]], tmp_path: Path
-) -> None:
+def test_what_comes_of_measurements(texts: list[str], expected, tmp_path) -> None:
     paths = [tmp_path / f"{number}.csv" for number in range(len(texts))]
     for path, text in zip(paths, texts, strict=True):
         path.write_text(text)
@@ -349,12 +344,13 @@ def test_affine_memory_is_met_exactly_everywhere(batch: float) -> None:
     assert AFFINE.curves["m"].affine == (pytest.approx(2.0), pytest.approx(0.1))
 
 
-POINTS = st.lists(
-    st.tuples(st.integers(1, 512), st.floats(0.1, 80)), min_size=1, max_size=8
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 512), st.floats(0.1, 80)), min_size=1, max_size=8
+    ),
+    st.integers(1, 2048),
+    st.integers(1, 2048),
 )
-
-
-@given(POINTS, st.integers(1, 2048), st.integers(1, 2048))
 def test_the_bound_is_never_below_a_measurement_and_never_falls(
     points: list[tuple[int, float]], one: int, other: int
 ) -> None:
@@ -409,17 +405,17 @@ def test_what_is_found_fits_is_large_and_keeps_its_goodput(
 ) -> None:
     newcomer, running = job(batch=batch), job(batch=32)
     found = fit_beside(newcomer, running, unit_gib, memory=AFFINE, threshold=threshold)
-    cuts = [2**k for k in range(8) if (batch / 2**k).is_integer()]
     good = [
-        k
-        for k in cuts
-        if 1 / k >= threshold and (2 + 0.1 * batch / k) + 5.2 <= unit_gib
+        parts
+        for parts in (1, 2, 4, 8, 16, 32, 64, 128)
+        if (batch / parts).is_integer() and 1 / parts >= threshold
+        if 2 + 0.1 * batch / parts + 5.2 <= unit_gib
     ]
     assert found == min(good, default=None)
 
 
 @pytest.mark.reference
-def test_published_memory_is_nearly_affine_and_adds_up(reference: Path) -> None:
+def test_published_memory_is_nearly_affine_and_adds_up(reference) -> None:
     solo = pd.read_csv(reference / "lucid" / "single_data.csv")
     solo["model"] = solo["model"] + solo["amp"].map({0: "", 1: "+amp"})
     frame = solo.assign(batch=solo["batchsize"], memory_gib=solo["gmem"] / 1024)[

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import export_world as made_up
 import pandas as pd
@@ -24,7 +24,6 @@ from bft.replay.cli.main import run
 from bft.replay.trace.trace_files import read_trace
 
 pytestmark = pytest.mark.usefixtures("example_logs")
-Verdict = Literal["right", "refused", "loud", "silent"]
 Files = dict[str, str | bytes]
 # Of a trace that is right: when a node was added or a job ended that left no record is known by the next job alone.
 RIGHT = 0.002
@@ -42,7 +41,6 @@ DAY_FILES = [f"day{day}" for day in range(made_up.DAYS)]
 MAP = "JobID=id,NodeList=hosts,AllocNodes=count,Start=began,End=ended,State=status"
 SQL = "JobID=id_job,NodeList=nodelist,AllocNodes=nodes_alloc,Start=time_start,End=time_end,State=state"
 CODES = {"COMPLETED": 3, "FAILED": 5, "TIMEOUT": 6, "NODE_FAIL": 7, "RUNNING": 1, "CANCELLED by 1001": 4}  # fmt: skip
-SUSPENDED = (*COLUMNS, "Suspended")
 
 
 @dataclass(frozen=True)
@@ -52,7 +50,7 @@ class Habit:
     name: str
     command: str
     files: Callable[[World], Files]
-    expected: Verdict = "right"
+    expected: str = "right"  # or refused, loud, silent
     said: str = ""
     world: Callable[[World], World] = lambda same: same
     by_gpu: str = ""
@@ -62,12 +60,10 @@ class Habit:
 
 
 def only(keep: Callable[[Run], bool]) -> Callable[[World], World]:
-    """The world as an export of some runs shows it."""
     return lambda world: replace(world, runs=tuple(filter(keep, world.runs)))
 
 
 def of_each(change: Callable[[Run], Run]) -> Callable[[World], World]:
-    """The world with changed runs."""
     return lambda world: replace(world, runs=tuple(map(change, world.runs)))
 
 
@@ -113,7 +109,6 @@ plain = jobs(lambda each: {})
 
 
 def shown(world: Callable[[World], World], *columns: str) -> Callable[[World], Files]:
-    """A table of what another world shows."""
     return lambda truth: jobs(lambda each: {}, *columns)(world(truth))
 
 
@@ -122,24 +117,20 @@ def days(world: World) -> Files:
     files: Files = {}
     for name, begin in zip(DAY_FILES, range(0, LENGTH_S, DAY_S), strict=True):
         end = begin + DAY_S
-        mine = [
-            each for each in world.runs if each.start_s < end and each.end_s > begin
-        ]
         rows = [
             made_up.row(still_running(each) if each.end_s > end else each)
-            for each in mine
+            for each in world.runs
+            if each.start_s < end and each.end_s > begin
         ]
         files[name] = made_up.table(rows)
     return files
 
 
 def still_running(each: Run) -> Run:
-    """A run as it is shown before its end."""
     return replace(each, end_s=LENGTH_S + 1, state="RUNNING")
 
 
 def steps(world: World) -> Files:
-    """Each job with two steps."""
     rows = [
         made_up.row(each) | {"JobID": f"{each.job}{step}"}
         for each in world.runs
@@ -151,13 +142,14 @@ def steps(world: World) -> Files:
 def named(world: World) -> Files:
     """Names of jobs with delimiters in them, that nothing quotes."""
     rows = [made_up.row(each) | {"JobName": ("run", "a|b")[each.job % 7 == 0]} for each in world.runs]  # fmt: skip
-    columns = ("JobID", "JobName", *COLUMNS[1:])
-    return {"jobs": made_up.table(rows, columns).replace('"', "")}
+    return {
+        "jobs": made_up.table(rows, ("JobID", "JobName", *COLUMNS[1:])).replace('"', "")
+    }
 
 
 def spaces(world: World) -> Files:
     """Columns of spaces, which cut what is long."""
-    rows = [COLUMNS, *([made_up.row(each)[name] for name in COLUMNS] for each in world.runs)]  # fmt: skip
+    rows = [COLUMNS, *([row[name] for name in COLUMNS] for row in map(made_up.row, world.runs))]  # fmt: skip
     return {"jobs": "\n".join(" ".join(f"{cell[:12]:>12}" for cell in row) for row in rows)}  # fmt: skip
 
 
@@ -173,14 +165,12 @@ def parquet(world: World) -> Files:
             "status": [each.state for each in world.runs],
         }
     )  # fmt: skip
-    for name in ("began", "ended"):
-        frame[name] = pd.to_datetime(frame[name], unit="s", utc=True)
-    frame.to_parquet(packed := BytesIO())
+    times = frame[["began", "ended"]].apply(pd.to_datetime, unit="s", utc=True)
+    frame.assign(**times).to_parquet(packed := BytesIO())
     return {"jobs.parquet": packed.getvalue()}
 
 
 def dump(world: World) -> Files:
-    """The table of jobs of Slurm's data base."""
     lines = [
         "id_job\tnodelist\tnodes_alloc\ttime_start\ttime_end\tstate",
         "7\tNone assigned\t0\t0\t0\t0",
@@ -194,7 +184,6 @@ def dump(world: World) -> Files:
 
 
 def jobs_json(world: World) -> Files:
-    """`sacct --json`."""
     entries: list[dict[str, Any]] = [
         {
             "job_id": each.job, "nodes": made_up.host_list(each.nodes), "state": {"current": [each.state.split()[0]]},
@@ -210,7 +199,6 @@ def jobs_json(world: World) -> Files:
 
 
 def two_clusters(*columns: str) -> Callable[[World], Files]:
-    """The jobs of two machines, whose nodes have the same names."""
     other = [
         made_up.row(each) | {"Cluster": "other"} for each in made_up.made("other").runs
     ]
@@ -232,7 +220,7 @@ def down(world: World) -> Files:
 
 def renamed(world: World) -> Files:
     """Nodes got new names in the middle of the week."""
-    new = [f"nd{name[2:]}" for name in NODES]
+    new = tuple(f"nd{name[2:]}" for name in NODES)
     names = "".join(f"{name},{other}\n" for name, other in zip(NODES, new, strict=True))
     rows = jobs(
         lambda each: {"NodeList": made_up.host_list(each.nodes, new if 2 * each.start_s >= LENGTH_S else NODES)}
@@ -261,7 +249,6 @@ def powered(flag: str, *, told: bool = False) -> Callable[[World], Files]:
 
 
 def by_gpu(kind: str, *, tracked: bool = True) -> Callable[[World], Files]:
-    """Jobs that have some GPUs of their nodes."""
     return lambda world: {
         "jobs": made_up.gpu_sacct(made_up.gpu_runs(kind), tracked=tracked),
         "gpus.txt": made_up.gpu_nodes(),
@@ -270,13 +257,11 @@ def by_gpu(kind: str, *, tracked: bool = True) -> Callable[[World], Files]:
 
 
 def runaway(world: World) -> Files:
-    """Jobs that have ended, and run on in their rows."""
     gone = made_up.lost_ends(world, 8)
     return shown(of_each(lambda each: still_running(each) if each.job in gone else each))(world)  # fmt: skip
 
 
 def minutes(each: Run) -> Run:
-    """A run with its times cut to whole minutes."""
     start_s, end_s = (second // 60 * 60 for second in (each.start_s, each.end_s))
     return replace(each, start_s=start_s, end_s=end_s)
 
@@ -284,7 +269,6 @@ def minutes(each: Run) -> Run:
 def accounting(
     text: Callable[[World], str], world: Callable[[World], World] = lambda same: same
 ) -> Callable[[World], Files]:
-    """The accounting file of another scheduler."""
     return lambda truth: {"accounting": text(world(truth))}
 
 
@@ -324,9 +308,9 @@ HABITS = [
         **plain(only(lambda each: max(each.nodes) < 9)(world)), "events.txt": "NodeName|TimeStart|TimeEnd|State\n",
     }, "refused", "leading zeros"),
     Habit("snapshots", "snapshots nodes.snapshots --nodes nodes.txt",
-          lambda world: {"nodes.snapshots": made_up.snapshots(world, 300)}),
+          lambda world: {"nodes.snapshots": made_up.snapshots(world, 900)}),
     Habit("snapshots in JSON of 22.05", "snapshots nodes.snapshots --nodes nodes.txt",
-          lambda world: {"nodes.snapshots": made_up.snapshots(world, 600, flags=True)}),
+          lambda world: {"nodes.snapshots": made_up.snapshots(world, 1200, flags=True)}),
     Habit("accounting of PBS", f"pbs {GRID} --tz UTC", accounting(made_up.pbs)),
     Habit("accounting of Grid Engine", f"sge {GRID}", accounting(made_up.sge), world=ended),
     Habit("two clusters, with their column", f"slurm jobs {BESIDE}", two_clusters("Cluster"), "refused", "cluster"),
@@ -371,7 +355,7 @@ HABITS = [
     Habit("suspended jobs, in JSON", f"slurm-json jobs.json {BESIDE}", jobs_json,
           "loud", "suspended", made_up.suspended),
     Habit("suspended jobs, listed by cron", f"slurm jobs list.txt {BESIDE} --tz UTC", lambda world: {
-        "jobs": made_up.sacct(world, SUSPENDED), "list.txt": made_up.scontrol_text(world, 1800, 1800),
+        "jobs": made_up.sacct(world, (*COLUMNS, "Suspended")), "list.txt": made_up.scontrol_text(world, 1800, 1800),
     }, world=made_up.suspended),
     Habit("jobs suspended while others run", f"slurm jobs {BESIDE}", jobs(lambda each: {}, "Suspended"),
           world=lambda world: made_up.suspended(world, preempted=True)),
@@ -436,8 +420,9 @@ def test_what_comes_of_a_habit(
     if each.by_gpu:
         wrong = made_up.gpu_share_wrong(trace, made_up.gpu_runs(each.by_gpu))
     else:
-        sums = each.command.startswith(("prometheus", "snapshots"))
-        wrong = made_up.share_wrong(trace, truth, sums=sums)
+        wrong = made_up.share_wrong(
+            trace, truth, sums=each.command.startswith(("prometheus", "snapshots"))
+        )
     verdict = "right" if wrong <= RIGHT else "loud" if said.strip() else "silent"
     assert verdict == each.expected, f"{wrong:.2%} wrong: {said}"
     if verdict == "right":

@@ -3,7 +3,7 @@
 import gzip
 import os
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
@@ -16,18 +16,16 @@ from log_cases import FOLDER
 from synthetic_logs import BEGIN_S, damages, read_texts, survives
 
 from bft.models import InputError
-from bft.replay.logs import Ingested
 from bft.replay.trace.node_trace import SECOND_NS
 from bft.replay.trace.trace_files import read_trace
 from bft.replay.trace.trace_statistics import fragments
 
 NODES = ("n1", "n2", "rack-3.cluster.org")
 PERIOD_S = 60
-# Stamp in seconds -> node -> state.
-Samples = Mapping[int, Mapping[str, str]]
+# Samples below: stamp in seconds -> node -> state.
 
 
-def table(samples: Samples, mark: str = ",") -> str:
+def table(samples, mark: str = ",") -> str:
     words = {
         "idle": ("idle", "planned"),
         "busy": ("mixed", "alloc"),
@@ -98,10 +96,9 @@ SHAPES = {
         "queuename qtype resv/used/tot. load_avg arch states\n", f"\n{'-' * 80}\n",
     ),
 }  # fmt: skip
-WRITERS = ("csv", "semicolons", *SHAPES)
 
 
-def written(name: str, samples: Samples) -> str:
+def written(name: str, samples) -> str:
     """Snapshots as a table, or with a line with the time before what a command prints."""
     if name not in SHAPES:
         return table(samples, "," if name == "csv" else ";")
@@ -119,14 +116,13 @@ def written(name: str, samples: Samples) -> str:
 def sampled(draw: st.DrawFn) -> dict[int, dict[str, str]]:
     """Two to eight snapshots, a period apart, of all nodes."""
     states = st.sampled_from(["idle", "busy", "down"])
-    count = draw(st.integers(2, 8))
     return {
         BEGIN_S + k * PERIOD_S: {node: draw(states) for node in NODES}
-        for k in range(count)
+        for k in range(draw(st.integers(2, 8)))
     }
 
 
-def agrees(samples: Samples, *texts: str) -> None:
+def agrees(samples, *texts: str) -> None:
     """A node is idle from a snapshot that shows it so to the next one."""
     trace = read_texts("snapshots", *texts, window=None).trace
     assert (trace.start, trace.end) == (min(samples) * SECOND_NS, max(samples) * SECOND_NS)  # fmt: skip
@@ -142,17 +138,17 @@ def agrees(samples: Samples, *texts: str) -> None:
     assert idle == {(node, at) for node, at, state in states if state == "idle" and at < last}  # fmt: skip
 
 
-@pytest.mark.parametrize("name", WRITERS)
-@examples(100, quick=10)
+@pytest.mark.parametrize("name", ["csv", "semicolons", *SHAPES])
+@examples(100, quick=6)
 @given(samples=sampled())
-def test_each_state_holds_until_the_next_snapshot(name: str, samples: Samples) -> None:
+def test_each_state_holds_until_the_next_snapshot(name: str, samples) -> None:
     agrees(samples, written(name, samples))
 
 
 @examples(100, quick=8)
 @given(samples=sampled(), order=st.randoms())
 def test_files_may_come_in_any_order_and_repeat_one_another(
-    samples: Samples, order: st.randoms
+    samples, order: st.randoms
 ) -> None:
     texts = [table({stamp: states}) for stamp, states in samples.items()] * 2
     order.shuffle(texts)
@@ -162,11 +158,10 @@ def test_files_may_come_in_any_order_and_repeat_one_another(
 @pytest.mark.parametrize(
     "name", ["csv", "sinfo -N -l", "sinfo --json", "pbsnodes -a", "qstat -f"]
 )
-@examples(100, quick=10)
+@examples(100, quick=6)
 @given(samples=sampled(), data=st.data())
-def test_damage_does_no_harm(name: str, samples: Samples, data: st.DataObject) -> None:
-    text = data.draw(damages(written(name, samples)))
-    survives("snapshots", text)
+def test_damage_does_no_harm(name: str, samples, data: st.DataObject) -> None:
+    survives("snapshots", data.draw(damages(written(name, samples))))
 
 
 def test_the_command_line_says_how_well_snapshots_tell(
@@ -184,10 +179,15 @@ def test_the_command_line_says_how_well_snapshots_tell(
     assert len(read_trace(here / "t.parquet")) == 19  # ten begin, nine end
 
 
-NAMES = ("nodes-{:%Y%m%dT%H%M%SZ}.txt", "{:%Y-%m-%d_%H-%M-%SZ}.sinfo", "{}.epoch")
-
-
-@pytest.mark.parametrize("name", [*NAMES, "mtime"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nodes-{:%Y%m%dT%H%M%SZ}.txt",
+        "{:%Y-%m-%d_%H-%M-%SZ}.sinfo",
+        "{}.epoch",
+        "mtime",
+    ],
+)
 def test_a_stamp_in_the_name_of_the_file_or_of_its_last_change(
     name: str, here: Path, told: Callable[..., str]
 ) -> None:
@@ -243,11 +243,17 @@ node,since
 n3,\udcff"""
 
 
-def machine(text: str, **options: object) -> Ingested:
+def machine(text: str, **options: object):
     """What is made of a list, and of a job that ran on one of its nodes all the time."""
     log = f"node,start,end\nn1,{BEGIN_S},{BEGIN_S + 100}\n"
-    listed = {"nodes": ["list"], "files": {"list": text}, "window": (0, 100)}
-    return read_texts("intervals", log, **{**listed, **options})  # type: ignore[arg-type]
+    return read_texts(
+        "intervals",
+        log,
+        nodes=["list"],
+        files={"list": text},
+        window=(0, 100),
+        **options,
+    )
 
 
 @pytest.mark.parametrize(
@@ -260,8 +266,9 @@ def machine(text: str, **options: object) -> Ingested:
 )
 def test_nodes_that_are_down_in_the_list_are_not_idle(command: str, state: str) -> None:
     """Also those that ran no job: they count as unavailable; those that power saving took down are told of."""
-    text = PRINTED[command]["list"].replace("?", state)
-    made = machine(text, uncertain="unavailable")
+    made = machine(
+        PRINTED[command]["list"].replace("?", state), uncertain="unavailable"
+    )
     saves = state in POWER_SAVING
     share = 0.0 if saves else 0.5
     told = "are DOWN or drained in the list of nodes"

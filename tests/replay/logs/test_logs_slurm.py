@@ -4,9 +4,7 @@ import csv
 import re
 from datetime import datetime
 from itertools import chain, pairwise, repeat
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -94,8 +92,7 @@ def test_a_fully_quoted_table(mark: str, end: str) -> None:
     for text, fields in ((end.join([header, *lines]), ()), (end.join(lines), names)):
         found, account = read_files("slurm", text + end, fields=fields)
         assert found == spans("n1 60-120, n2 60-120, n3 60-120")
-        assert (account.rows, account.used) == (3, 2)
-        assert account.lines == 6 - bool(fields)
+        assert (account.rows, account.used, account.lines) == (3, 2, 6 - bool(fields))
 
 
 # --- real files -----------------------------------------------------------------------------------------------------
@@ -108,13 +105,15 @@ COST = (
 
 
 def seconds(stamp: str) -> int:
-    """Seconds since 1970 of a stamp in UTC."""
     return int(np.datetime64(stamp, "s").astype(np.int64))
 
 
-def read_real(path: Path, form: str = "slurm", **options: Any) -> Ingested:
-    asked = {"tz": "UTC", "allow_few": True, "min_gap_s": 0.0, **options}
-    return ingested(form, [str(path)], IngestOptions(**asked))
+def read_real(path, form: str = "slurm", **options) -> Ingested:
+    return ingested(
+        form,
+        [str(path)],
+        IngestOptions(tz="UTC", allow_few=True, min_gap_s=0.0, **options),
+    )
 
 
 @pytest.mark.reference
@@ -137,22 +136,22 @@ def read_real(path: Path, form: str = "slurm", **options: Any) -> Ingested:
     ],
 )  # fmt: skip
 def test_real_files_with_names_of_nodes(
-    reference: Path, name: str, lines: int, rows: int, used: int, others: dict[str, int], nodes: int
+    reference, name: str, lines: int, rows: int, used: int, others: dict[str, int], nodes: int
 ) -> None:  # fmt: skip
     fields = ("xdmod",) if name.startswith("xdmod") else ()
     made = read_real(reference / "logs/slurm" / name, fields=fields)
-    account = made.account
-    assert (account.lines, account.rows, account.used) == (lines, rows, used)
-    unused = {**account.skipped, **account.left_out}
+    unused = {**made.account.skipped, **made.account.left_out}
     assert {why: tally.count for why, tally in unused.items()} == others
-    assert len(made.trace.nodes) == nodes
+    counts = (made.account.lines, made.account.rows, made.account.used)
+    assert (*counts, len(made.trace.nodes)) == (lines, rows, used, nodes)
 
 
 @pytest.mark.reference
-def test_fields_in_excess_are_put_where_they_belong(reference: Path) -> None:
+def test_fields_in_excess_are_put_where_they_belong(reference) -> None:
     """Names, constraints and command lines with delimiters in them, over several lines."""
-    log = reference / "logs/slurm/slurmsimtools-sacct_submitline_multiline.log"
-    jobs = read_real(log).trace.host_jobs
+    jobs = read_real(
+        reference / "logs/slurm/slurmsimtools-sacct_submitline_multiline.log"
+    ).trace.host_jobs
     lengths = (jobs.end - jobs.start) // SECOND_NS
     names = [jobs.names[node] for node in jobs.nodes.tolist()]
     assert lengths.tolist() == [56, 9600]  # Elapsed 00:00:56, 02:40:00
@@ -165,12 +164,13 @@ def test_fields_in_excess_are_put_where_they_belong(reference: Path) -> None:
     ["", "array", "multi-node", "issues/17", "issues/gl-20"],
 )
 def test_jobs_without_names_of_nodes_agree_with_what_others_made_of_them(
-    reference: Path, folder: str
+    reference, folder: str
 ) -> None:
     base = reference / "logs/slurm/hpc-cost-simulator" / folder
     version = "" if folder else "-v1"
-    log = base / f"sacct-output{version}.txt"
-    made = read_real(log, fields=COST, machine_nodes=100)
+    made = read_real(
+        base / f"sacct-output{version}.txt", fields=COST, machine_nodes=100
+    )
     with (base / f"exp_jobs{version}.csv").open(newline="") as table:
         expected = [
             row
@@ -186,8 +186,7 @@ def test_jobs_without_names_of_nodes_agree_with_what_others_made_of_them(
         for row in expected
     )  # fmt: skip
     if folder == "issues/gl-20":  # theirs leaves out jobs whose memory it cannot read
-        assert (set(theirs), len(theirs)) == (set(ours), 7)
-        assert len(ours) == 11
+        assert (set(theirs), len(theirs), len(ours)) == (set(ours), 7, 11)
     elif folder == "issues/17":  # theirs makes a job of a step whose job is not in it
         assert set(ours) < set(theirs)
     else:
@@ -210,7 +209,7 @@ def test_jobs_without_names_of_nodes_agree_with_what_others_made_of_them(
     ],
 )  # fmt: skip
 def test_real_files_that_are_no_log_of_jobs(
-    reference: Path, name: str, kind: str, what: str
+    reference, name: str, kind: str, what: str
 ) -> None:
     fields = ("xdmod",) if name.endswith("-job-state.log") else ()
     fields = COST if "/" in name else fields
@@ -218,18 +217,18 @@ def test_real_files_that_are_no_log_of_jobs(
 
 
 @pytest.mark.reference
-def test_the_short_gaps_of_a_real_log(reference: Path) -> None:
+def test_the_short_gaps_of_a_real_log(reference) -> None:
     """2,202 gaps with a median of 1 s, where jobs of zero length split gaps too: without these 22, 2,180."""
     log = reference / "logs/slurm/xdmod-phillips.sacct.log.gz"
-    window = {"begin": "2005-01-01", "end": "2020-01-01"}
-    made = read_real(log, fields=("xdmod",), uncertain="idle", **window)
+    made = read_real(
+        log, fields=("xdmod",), uncertain="idle", begin="2005-01-01", end="2020-01-01"
+    )
     gaps = sorted(
         start - end
         for (one, _, end), (other, start, _) in pairwise(sorted(taken(made.trace)))
         if one == other
     )
-    assert len(gaps) == 2202 - 22
-    assert gaps[len(gaps) // 2] == 1
+    assert (len(gaps), gaps[len(gaps) // 2]) == (2202 - 22, 1)
 
 
 HEADER = "JobID|JobName|NodeList|AllocNodes|Start|End|State|Cluster|Partition|AllocTRES|Timelimit|Eligible"
@@ -262,10 +261,10 @@ ROWS = st.lists(CELLS | CELLS | CELLS | ODD, min_size=1, max_size=20).map("\n".j
 TWO_LINES = ROW.format(1, 1, 1, 1).replace("|a|", "|a\nb|", 1)
 
 
-def outcome(text: str, size: int, **asked: Any) -> list[Any]:
+def outcome(text: str, size: int, **asked):
     """All that a user can see of a log, whose blocks after the first have so many bytes; or why it was refused."""
 
-    def unpacked(stored: Any) -> Any:
+    def unpacked(stored):
         sizes = chain([len(HEAD.encode())], repeat(size))
         return SimpleNamespace(
             peek=stored.peek, read=lambda _: stored.read(next(sizes))
@@ -286,14 +285,20 @@ def outcome(text: str, size: int, **asked: Any) -> list[Any]:
     return [taken(made.trace), made.coverage, made.trace.uncertain, counted, known]
 
 
-ASKED = st.sampled_from(
-    [{"tz": "Europe/Berlin"}, {"tz": None, "strict": True}, {"cluster": "a"}, {"partition": "gpu"},
-     {"cluster": "b", "partition": "cpu"}, {"unit": "gpu", "units_per_node": 4}, {"unit": "cpu:4", "cluster": "a"}]
-)  # fmt: skip
-
-
 @given(
-    rows=ROWS | ROWS.flatmap(damages), size=st.sampled_from([1, 60, 400]), asked=ASKED
+    rows=ROWS | ROWS.flatmap(damages),
+    size=st.sampled_from([1, 60, 400]),
+    asked=st.sampled_from(
+        [
+            {"tz": "Europe/Berlin"},
+            {"tz": None, "strict": True},
+            {"cluster": "a"},
+            {"partition": "gpu"},
+            {"cluster": "b", "partition": "cpu"},
+            {"unit": "gpu", "units_per_node": 4},
+            {"unit": "cpu:4", "cluster": "a"},
+        ]
+    ),
 )
 @example(
     rows=f"{ROW.format(1, 1, 1, 1)}\n{HEADER}\n{HEADER}\n",
@@ -304,7 +309,5 @@ ASKED = st.sampled_from(
 @example(
     rows=f"{ROW.format(2, 1, 3, 3)}\n{TWO_LINES.partition('b|')[0]}", size=1, asked={}
 )
-def test_where_a_block_ends_changes_nothing(
-    asked: dict[str, Any], rows: str, size: int
-) -> None:
+def test_where_a_block_ends_changes_nothing(asked, rows: str, size: int) -> None:
     assert outcome(HEAD + rows, size, **asked) == outcome(HEAD + rows, 1 << 20, **asked)

@@ -3,23 +3,19 @@
 import csv
 import gzip
 import json
-import shlex
 from pathlib import Path
 
 import numpy as np
 import pytest
 from refusals import refused
-from synthetic_logs import BEGIN_S, read_texts, taken
+from synthetic_logs import idle_told, read_texts, taken
 
 from bft.datasets import generate_log
-from bft.replay.cli.main import run
 from bft.replay.logs import Ingested, expand_hosts
 from bft.replay.trace.node_trace import SECOND_NS
 from bft.replay.trace.trace_files import read_trace
 
 pytestmark = pytest.mark.reference
-# Id, start and end of a job, seconds since 1970, and how many nodes it had.
-Jobs = dict[tuple[str, int, int], int]
 
 
 def read(form: str, *files: Path) -> Ingested:
@@ -27,8 +23,8 @@ def read(form: str, *files: Path) -> Ingested:
     return read_texts(form, *texts, window=None, keep_records=True)
 
 
-def jobs_of(made: Ingested, *files: Path) -> Jobs:
-    """The jobs of lsb.acct that are used, by the numbers that their lines have."""
+def jobs_of(made: Ingested, *files: Path):
+    """The nodes of each job of lsb.acct that is used, by its number, start and end in seconds since 1970."""
     lines = [line.split() for file in files for line in file.read_text().splitlines()]
     first = {"log.0": 0, "log.1": len(files[0].read_text().splitlines())}
     return {
@@ -39,7 +35,6 @@ def jobs_of(made: Ingested, *files: Path) -> Jobs:
 
 
 def known_jobs(file: Path) -> set[tuple[str, int, int]]:
-    """The same as another program found them."""
     rows = [
         row for row in csv.DictReader(file.read_text().splitlines()) if row["job_id"]
     ]
@@ -48,24 +43,25 @@ def known_jobs(file: Path) -> set[tuple[str, int, int]]:
     return {(row["job_id"], *each) for row, each in zip(rows, seconds, strict=True)}
 
 
-# Folder of issues; rows of ours that the other program has not: it refuses records whose tail is cut off.
-ISSUES = {
-    "16": ("issue-16", 0),
-    "18": ("issue-18", 0),
-    "31": ("issue-31", 0),
-    "44": ("issue-44", 0),
-    "gl-9": ("hostFactor-not-a-float", 0),
-    "gl-16": ("issue-gl-16", 0),
-    "gl-22": ("issue-gl-22", 0),
-    "gl-19": ("issue-gl-19", 2),
-    "gl-26": ("issue-gl-26", 5),
-}
-
-
-@pytest.mark.parametrize("issue", ISSUES)
-def test_published_records_of_lsf(reference: Path, issue: str) -> None:
+# Folder of an issue; rows of ours that the other program has not: it refuses records whose tail is cut off.
+@pytest.mark.parametrize(
+    ("issue", "name", "more"),
+    [
+        ("16", "issue-16", 0),
+        ("18", "issue-18", 0),
+        ("31", "issue-31", 0),
+        ("44", "issue-44", 0),
+        ("gl-9", "hostFactor-not-a-float", 0),
+        ("gl-16", "issue-gl-16", 0),
+        ("gl-22", "issue-gl-22", 0),
+        ("gl-19", "issue-gl-19", 2),
+        ("gl-26", "issue-gl-26", 5),
+    ],
+)
+def test_published_records_of_lsf(
+    reference: Path, issue: str, name: str, more: int
+) -> None:
     folder = reference / "logs" / "lsf" / "hpc-cost-simulator" / "issues" / issue
-    name, more = ISSUES[issue]
     log = folder / f"lsb.acct.{name}"
     known = known_jobs(folder / "exp_jobs.csv")
     if not (known or more):
@@ -82,8 +78,7 @@ def test_published_accounting_and_events_of_lsf_agree(reference: Path) -> None:
     acct, events = read("lsf", *files), read("lsf-events", folder / "lsb.events")
     found = jobs_of(acct, *files)
     assert set(found) == known_jobs(folder / "exp_jobs.csv")
-    hosts = {job: count for (job, _, _), count in found.items() if count > 1}
-    assert hosts == {
+    assert {job: count for (job, _, _), count in found.items() if count > 1} == {
         "160": 2,
         "161": 8,
         "166": 2,
@@ -149,13 +144,14 @@ def test_published_records_of_pbs(reference: Path) -> None:
         )
         for row in made.records.to_pylist()
     }
-    assert len(found) == len(known)
-    for line, job in enumerate(known.values(), 1):
-        assert found[line] == (
+    assert found == {
+        line: (
             int(job["start"]),
             int(job["end"]),
             set(job.get("node_list", "").split(",")),
-        ), line
+        )
+        for line, job in enumerate(known.values(), 1)
+    }
 
 
 def test_a_published_workload_leaves_as_many_nodes_idle_as_its_jobs_do(
@@ -219,41 +215,42 @@ RECORD = (
 
 def test_a_generated_log_has_the_fields_of_a_real_one() -> None:
     """Fields are numbers or not, but for those that name a job, its category and its task."""
-    kinds = set()
-    for record in [*generate_log("sge", nodes=8, days=1).splitlines(), RECORD]:
-        fields = [field.replace(".", "").isdecimal() for field in record.split(":")]
-        kinds.add((*fields[:4], *fields[5:39], fields[40], *fields[42:]))
-    assert len(kinds) == 1
+    records = [*generate_log("sge", nodes=8, days=1).splitlines(), RECORD]
+    kinds = [
+        [field.replace(".", "").isdecimal() for field in record.split(":")]
+        for record in records
+    ]
+    assert len({(*kind[:4], *kind[5:39], kind[40], *kind[42:]) for kind in kinds}) == 1
 
 
 # --- small inputs after public reports, and relatives of each -------------------------------------------------------
 
-CASES = ["kubernetes-evicted", "nodes-down-in-the-list", "pbs-array-parent", "pbsnodes-vnodes",
-         "running-with-a-past-end", "sge-colon-in-account"]  # fmt: skip
 
-
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [
+        "kubernetes-evicted",
+        "nodes-down-in-the-list",
+        "pbs-array-parent",
+        "pbsnodes-vnodes",
+        "running-with-a-past-end",
+        "sge-colon-in-account",
+    ],
+)
 def test_small_inputs_after_public_reports(
-    reference: Path, case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    reference: Path, case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told
+) -> None:  # fmt: skip
     """Right within 0.2 % of the node-time, and no row is skipped; relatives are cases of test_formats."""
     monkeypatch.chdir(reference / "public" / case)
     out = tmp_path / "trace.parquet"
-    args = shlex.split(Path("command").read_text().replace("trace.parquet", str(out)))
-    assert run([*args[1:], "--strict"]) == 0
+    line = Path("command").read_text().replace("trace.parquet", str(out))
+    told(f"{line.removeprefix('bft-replay ')} --strict")
     trace, truth = read_trace(out), json.loads(Path("truth.json").read_text())
     assert set(trace.nodes) == set(truth["nodes"])
     begin, end = trace.start // SECOND_NS, trace.end // SECOND_NS
-    stated = [
-        (name, since + BEGIN_S, until + BEGIN_S) for name, since, until in taken(trace)
-    ]
-    known = [(name, *span) for name, each in truth["busy"].items() for span in each]
-    found, true = (
-        {
-            (name, at)
-            for name, a, b in spans
-            for at in range(int(max(a, begin)), int(min(b, end)))
-        }
-        for spans in (stated, known)
-    )
-    assert len(found ^ true) < 0.002 * len(trace.nodes) * (end - begin)
+    idle = idle_told(trace, begin, end - begin)
+    truly = np.ones_like(idle)
+    for node, spans in truth["busy"].items():
+        for low, high in np.maximum(np.array(spans, dtype=int) - begin, 0):
+            truly[trace.nodes.index(node), low:high] = False
+    assert (idle != truly).mean() < 0.002

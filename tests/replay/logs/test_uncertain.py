@@ -1,11 +1,9 @@
 """What logs leave open, on machines of which the truth is known: the window, and the share and effect of doubt."""
 
 import json
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -14,7 +12,6 @@ from refusals import refused
 from synthetic_logs import BEGIN_S, SyntheticJob, read_texts, stamp, written
 
 from bft.datasets import generate_log
-from bft.replay.logs.ingest import Ingested
 from bft.replay.trace.trace_files import read_trace, write_trace
 from bft.replay.trace.uncertainty import Uncertainty, together
 
@@ -25,11 +22,10 @@ ALL = "n[00-19]"
 EVENTS = f"NodeName|TimeStart|TimeEnd|State\nn00|{BEGIN_S + 100}|{BEGIN_S + 200}|DOWN\n"
 COUNTS_AS = pytest.mark.parametrize("counts_as", ["unavailable", "idle"])
 NO_END = "jobs without an end"
-Job = tuple[int, int, int]
-"""Node, start and end, seconds since BEGIN_S."""
+# Jobs below: node, start and end, seconds since BEGIN_S.
 
 
-def busy_machine() -> list[Job]:
+def busy_machine():
     """Jobs of one node that last an hour on average, with pauses of ten minutes, from the first second to the last."""
     rng = np.random.default_rng(0)
     jobs = []
@@ -45,15 +41,15 @@ def busy_machine() -> list[Job]:
 JOBS = busy_machine()
 
 
-def as_synthetic(jobs: Sequence[Job]) -> list[SyntheticJob]:
+def as_synthetic(jobs) -> list[SyntheticJob]:
     return [SyntheticJob((f"n{node:02}",), start, end, 0) for node, start, end in jobs]
 
 
-def sacct(jobs: Sequence[Job]) -> list[str]:
+def sacct(jobs) -> list[str]:
     return written("sacct", as_synthetic(jobs)).splitlines()
 
 
-def pbs(jobs: Sequence[Job], lost: int) -> list[str]:
+def pbs(jobs, lost: int) -> list[str]:
     """Records of PBS; that of the end of one job is missing."""
     begun = [replace(job, style=1) for job in as_synthetic(jobs)]
     lines = written("pbs", begun).splitlines()
@@ -61,32 +57,28 @@ def pbs(jobs: Sequence[Job], lost: int) -> list[str]:
 
 
 def running(line: str) -> str:
-    """The row of a job that has not ended."""
     *cells, _, _, comment = line.split("|")
     return "|".join([*cells, "Unknown", "RUNNING", comment])
 
 
-def seconds(jobs: Sequence[Job], low: int = 0, high: int = LENGTH) -> int:
+def seconds(jobs, low: int = 0, high: int = LENGTH) -> int:
     return sum(max(0, min(end, high) - max(start, low)) for _, start, end in jobs)
 
 
-def idle_of(jobs: Sequence[Job]) -> int:
-    """Idle node-time beside jobs and the outage of EVENTS."""
+def idle_of(jobs) -> int:
     down = 100 - seconds([job for job in jobs if job[0] == 0], 100, 200)
     return SPAN - seconds(jobs) - down
 
 
 def read(
-    lines: Sequence[str], form: str = "slurm", **options: Any
+    lines, form: str = "slurm", uncertain: str = "unavailable"
 ) -> tuple[dict[str, float], float, str]:
     """What parts are uncertain, the idle node-time in seconds, and what is said loudly."""
-    listed = {"nodes": [ALL], "files": {"down": EVENTS}, "events": ["down"]}
-    given = {"window": (0, LENGTH), "uncertain": "unavailable", **listed, **options}
-    made = read_texts(form, "\n".join(lines), **given)
-    doubts = made.trace.uncertain
-    parts = {} if doubts is None else dict(doubts.parts)
-    idle = made.trace.idle_node_seconds()
-    return parts, idle, "\n".join(made.account.warnings())
+    beside = {"nodes": [ALL], "files": {"down": EVENTS}, "events": ["down"]}
+    text = "\n".join(lines)
+    made = read_texts(form, text, window=(0, LENGTH), uncertain=uncertain, **beside)
+    parts = dict(made.trace.uncertain.parts if made.trace.uncertain else ())
+    return parts, made.trace.idle_node_seconds(), "\n".join(made.account.warnings())
 
 
 @pytest.mark.parametrize("ended", [True, False])
@@ -114,8 +106,7 @@ def test_skipped_rows_count_by_their_own_node_time_or_as_the_others(
         lines[k + 1] = lines[k + 1].replace(*broken, 1)
     parts, _, said = read(lines)
     share = seconds([JOBS[k] for k in lost]) / SPAN
-    within = 1e-6 if times else 0.1
-    assert parts["skipped rows"] == pytest.approx(share, rel=within)
+    assert parts["skipped rows"] == pytest.approx(share, rel=1e-6 if times else 0.1)
     assert times <= (share > 2 * len(lost) / len(JOBS) * seconds(JOBS) / SPAN)
     share = parts["skipped rows"]
     assert f"uncertain: {share:.1%} of the node-time (skipped rows {share:.1%})" in said
@@ -164,8 +155,7 @@ def test_nodes_that_came_late_or_left_early(counts_as: str) -> None:
         if start >= gone.get(node, (0, 0))[0] and end <= gone.get(node, (0, LENGTH))[1]
     ]
     came = min(start for node, start, _ in jobs if node == 3)
-    left = max(end for node, _, end in jobs if node == 5)
-    absent = came + LENGTH - left + LENGTH
+    absent = came + LENGTH - max(end for node, _, end in jobs if node == 5) + LENGTH
     parts, idle, _ = read(sacct(jobs), uncertain=counts_as)
     reason = "nodes before their first or after their last sign of life"
     assert parts == {reason: pytest.approx(absent / SPAN)}
@@ -193,13 +183,14 @@ def test_snapshots_are_as_sure_as_they_are_frequent(period: int) -> None:
         for second in range(0, DAY, period)
         for node in range(4)
     ]
-    text = "\n".join(["timestamp,node,state", *rows])
-    doubts = read_texts("snapshots", text, window=None).trace.uncertain
+    doubts = read_texts(
+        "snapshots", "\n".join(["timestamp,node,state", *rows]), window=None
+    ).trace.uncertain
     # A change an hour, each off by half a period at the most.
     assert dict(doubts.parts)["sampling"] == pytest.approx(period / 7200, rel=0.05)
 
 
-def test_where_it_is_said(here: Path, told: Callable[..., str]) -> None:
+def test_where_it_is_said(here: Path, told) -> None:
     """In the trace's metadata, by `trace info`, and by what replays it."""
     jobs = [job for job in JOBS if job[1] < 8 * DAY]
     made = read_texts("slurm", "\n".join(sacct(jobs)), nodes=[ALL], window=(0, LENGTH))
@@ -225,24 +216,22 @@ def test_where_it_is_said(here: Path, told: Callable[..., str]) -> None:
 def test_parts_of_a_trace_weigh_by_their_node_time() -> None:
     a = Uncertainty((("skipped rows", 0.1),))
     b = Uncertainty((("skipped rows", 0.2), ("sampling", 0.4)))
-    merged = together([(a, 1.0), (b, 3.0), (None, 4.0)])
-    expected = {"skipped rows": (0.1 + 0.6) / 8, "sampling": 1.2 / 8}
-    assert dict(merged.parts) == pytest.approx(expected)
+    assert dict(together([(a, 1.0), (b, 3.0), (None, 4.0)]).parts) == pytest.approx(
+        {"skipped rows": (0.1 + 0.6) / 8, "sampling": 1.2 / 8}
+    )
     assert together([(None, 1.0)]) is None
 
 
-HEADER = "JobID|JobName|NodeList|AllocNodes|Start|End|State"
 FROM, TO = "2024-03-06T00:00:00", "2024-03-16T00:00:00"
 SIZE = 32
 EVERY = f"cn[01-{SIZE}]"
 STATED = {"begin": FROM, "end": TO}
 NO_EVENTS = "NodeName|TimeStart|TimeEnd|State\n"
 RESERVED = "NodeNames|TimeStart|TimeEnd\n"
-Row = Sequence[str]
 
 
 @cache
-def exported() -> list[Row]:
+def exported():
     """What `sacct -S FROM -E TO` shows of a machine: jobs that ran in the window, with their true ends."""
     lines = generate_log("slurm", nodes=SIZE, days=16).splitlines()[1:]
     rows = [line.split("|")[:7] for line in lines]
@@ -250,16 +239,15 @@ def exported() -> list[Row]:
     return [row for row in rows if row[4] < TO and row[5] > FROM]
 
 
-def read_rows(rows: Sequence[Row], **options: Any) -> tuple[Ingested, str]:
-    """What `ingested` makes of rows, and what it says loudly."""
-    text = "\n".join([HEADER, *("|".join(row) for row in rows)])
-    given = {"window": None, "min_gap_s": 10, "uncertain": "unavailable", **options}
-    made = read_texts("slurm", text, **given)
+def read_rows(rows, **options):
+    header = "JobID|JobName|NodeList|AllocNodes|Start|End|State"
+    text = "\n".join([header, *map("|".join, rows)])
+    usual = {"window": None, "min_gap_s": 10, "uncertain": "unavailable"}
+    made = read_texts("slurm", text, **usual, **options)
     return made, "\n".join(made.account.warnings())
 
 
-def with_cells(place: int, cells: dict[int, str]) -> list[Row]:
-    """The rows with other cells in one of them."""
+def with_cells(place: int, cells: dict[int, str]):
     rows = list(exported())
     rows[place] = [cells.get(column, cell) for column, cell in enumerate(rows[place])]
     return rows
@@ -278,8 +266,7 @@ def test_the_window_is_the_time_in_which_jobs_could_be_shown(end: str | None) ->
     expected = read_rows(exported(), nodes=[EVERY], **STATED)[0].coverage
     made, said = read_rows(exported() if end is None else with_cells(place, {5: end}))
     assert made.coverage.idle == pytest.approx(expected.idle, abs=0.01)
-    seconds = made.coverage.node_seconds
-    assert seconds == pytest.approx(expected.node_seconds, rel=0.03)
+    assert made.coverage.node_seconds == pytest.approx(expected.node_seconds, rel=0.03)
     mistyped = [line for line in said.splitlines() if "mistyped" in line]
     assert len(mistyped) == (end is not None and end > "2034")
     assert all(f"line {place + 2}" in line for line in mistyped)
@@ -347,14 +334,16 @@ def test_jobs_that_still_run_are_no_sign_of_missing_ones() -> None:
 # -- sources that are missing, and outages that have no end
 
 LACK = ("no --events and no --reservations", "no --nodes", "no job ran twice")
-DOWN_ONCE = f"{NO_EVENTS}cn01|2024-03-01T00:00:00|2024-03-02T00:00:00|DOWN\n"
 STALE = f"{NO_EVENTS}{EVERY}|2020-01-01T00:00:00|Unknown|DOWN\n"
 
 
 def test_each_source_that_is_missing_is_one_line() -> None:
     times = ("2024-03-15T23:00:00", "2024-03-15T23:00:05", "COMPLETED")
     twice = [*exported(), [*exported()[50][:4], *times]]
-    files = {"events": DOWN_ONCE, "reserved": RESERVED}
+    files = {
+        "events": f"{NO_EVENTS}cn01|2024-03-01T00:00:00|2024-03-02T00:00:00|DOWN\n",
+        "reserved": RESERVED,
+    }
     beside = {"files": files, "events": ["events"], "reservations": ["reserved"]}
     for rows, options, lacking in (
         (exported(), {}, LACK),

@@ -4,28 +4,22 @@ Rows and lists of nodes one by one are cases: tests/data/logs/units.toml.
 """
 
 import json
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from synthetic_logs import BEGIN_S, damages, read_texts, taken
 from synthetic_logs import stamp as moment
 
 from bft.models import InputError
-from bft.replay.logs import Ingested
-from bft.replay.trace.node_trace import NodeTrace
 
 LENGTH_S = 60
 SIZES = {"n1": 4, "n2": 4, "n3": 2}
-Units = dict[tuple[str, int], NDArray[np.bool_]]
 NODES = "".join(
     f"NodeName={name} CPUTot={8 * size}\n   Gres=gpu:a100:{size}(S:0-1)\n   CfgTRES=cpu={8 * size},gres/gpu={size}\n"
     for name, size in SIZES.items()
@@ -43,12 +37,10 @@ class GpuJob:
 
     @property
     def named(self) -> tuple[int, ...]:
-        """The GPUs that it names."""
         return self.gpus if isinstance(self.gpus, tuple) else ()
 
     @property
     def count(self) -> int:
-        """How many GPUs it states to have; none where it has all."""
         return self.gpus if isinstance(self.gpus, int) else len(self.named)
 
     @property
@@ -75,12 +67,12 @@ def gpu_jobs(draw: st.DrawFn, *, named: bool) -> list[GpuJob]:
     return jobs
 
 
-def no_units() -> Units:
+def no_units():
     units = [(node, unit) for node, size in SIZES.items() for unit in range(size)]
     return {unit: np.zeros(LENGTH_S, dtype=bool) for unit in units}
 
 
-def busy_units(jobs: list[GpuJob]) -> Units:
+def busy_units(jobs: list[GpuJob]):
     """Which second each unit is busy in, by the rules and nothing else: second by second, unit by unit."""
     busy = no_units()
 
@@ -111,8 +103,7 @@ def busy_units(jobs: list[GpuJob]) -> Units:
     return busy
 
 
-def units_taken(trace: NodeTrace) -> Units:
-    """Which second each unit of a trace is not idle in."""
+def units_taken(trace):
     busy = no_units()
     for name, start, end in taken(trace):
         node, _, unit = name.rpartition("/")
@@ -163,11 +154,8 @@ def pbs(jobs: list[GpuJob]) -> str:
         text = f"{number}.s;start={BEGIN_S + job.start_s} exec_host={job.node}/0*4 {vnode}{alone}"
         text += f" exec_gpus={named}" if named else ""
         lines.append((job.start_s, f"S;{text}"))
-        lines += (
-            []
-            if job.end_s is None
-            else [(job.end_s, f"E;{text} end={BEGIN_S + job.end_s}")]
-        )
+        if job.end_s is not None:
+            lines.append((job.end_s, f"E;{text} end={BEGIN_S + job.end_s}"))
     stamps = {
         at: f"{datetime.fromtimestamp(BEGIN_S + at, UTC):%m/%d/%Y %H:%M:%S}"
         for at, _ in lines
@@ -201,9 +189,15 @@ def scontrol_job(number: int, job: GpuJob) -> str:
 WRITERS = {"slurm": sacct, "slurm-json": scontrol_json, "pbs": pbs}
 
 
-def read(form: str, *texts: str, nodes: str = NODES) -> Ingested:
-    listed: dict[str, Any] = {"nodes": ["nodes"], "files": {"nodes": nodes}}
-    return read_texts(form, *texts, unit="gpu", window=(0, LENGTH_S), **listed)
+def read(form: str, *texts: str, nodes: str = NODES):
+    return read_texts(
+        form,
+        *texts,
+        unit="gpu",
+        window=(0, LENGTH_S),
+        nodes=["nodes"],
+        files={"nodes": nodes},
+    )
 
 
 @pytest.mark.parametrize("form", WRITERS)
@@ -250,8 +244,9 @@ def one_job(nodes: str, gpus: int) -> str:
 )
 def test_units_of_several_nodes_are_spread_evenly(total: int, sizes: list[int]) -> None:
     listed = [f"NodeName=n{k} Gres=gpu:{size}\n" for k, size in enumerate(sizes)]
-    row = one_job(f"n[0-{len(sizes) - 1}]", total)
-    made = read("slurm", row, nodes="".join(listed))
+    made = read(
+        "slurm", one_job(f"n[0-{len(sizes) - 1}]", total), nodes="".join(listed)
+    )
     units = [name.partition("/")[0] for name, *_ in taken(made.trace)]
     given_units = [units.count(f"n{number}") for number in range(len(sizes))]
     if total > sum(sizes):
@@ -271,7 +266,7 @@ def test_hostile_bytes_of_scontrol_do_no_harm(data: st.DataObject) -> None:
         read("slurm", data.draw(damages(text)))
 
 
-def test_what_is_told_of_units(here: Path, told: Callable[..., str]) -> None:
+def test_what_is_told_of_units(here: Path, told) -> None:
     Path("log").write_text(one_job("n[1-2]", 2))
     command = "ingest slurm log -o t.csv --tz UTC --unit gpu --units-per-node 4 --from"
     which = "the log states how many GPUs of a node a job had, not which"

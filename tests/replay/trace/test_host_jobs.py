@@ -2,19 +2,18 @@
 
 import json
 import shutil
-from collections.abc import Callable
 from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+from agreeing import agree, at
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from small_traces import KEY, Idle, of_seconds, tables
+from small_traces import KEY, of_seconds, tables
 
 import bft
 from bft.replay import NodeTrace, write_trace
@@ -32,21 +31,18 @@ from bft.replay.trace.perturbing import Perturbation, perturbed
 from bft.replay.trace.trace_files import read_trace
 from bft.replay.trace.trace_statistics import fragments
 
-# kind, known, start, end, expected end, count, nodes
-Row = tuple[str, int, int, int, int, int, tuple[str, ...]]
+# Rows below: kind, known, start, end, expected end, count, nodes.
 NAMES = ("a", "b", "c", "d")
 END = 30
 TABLES = tables(len(NAMES), END)
-NOTHING = np.zeros((len(NAMES), END), dtype=bool)
-Told = Callable[..., str]
 # So that one node of the trace is named.
-ANY: Row = ("job", 0, 0, 0, NEVER, 1, ("a",))
+ANY = ("job", 0, 0, 0, NEVER, 1, ("a",))
 
 
 @st.composite
-def rows(draw: st.DrawFn) -> list[Row]:
+def rows(draw: st.DrawFn):
     """Jobs that ran or only waited, with limits and names or not, and reservations; times are small."""
-    made: list[Row] = []
+    made = []
     for _ in range(draw(st.integers(0, 7))):
         kind = draw(st.sampled_from(["job", "job", "job", "reservation"]))
         known = draw(st.integers(0, 15))
@@ -64,7 +60,7 @@ def rows(draw: st.DrawFn) -> list[Row]:
     return made
 
 
-def traced(idle: Idle, known: list[Row] | None = None) -> NodeTrace:
+def traced(idle, known=None) -> NodeTrace:
     """A trace whose seconds are nanoseconds, as the times of rows are."""
     fine = fragments(of_seconds(idle))
     bounds = (fine.start_ns // SECOND_NS, fine.end_ns // SECOND_NS)
@@ -72,16 +68,15 @@ def traced(idle: Idle, known: list[Row] | None = None) -> NodeTrace:
     return replace(made, host_jobs=None if known is None else whole(known))
 
 
-def in_order(row: Row) -> tuple[object, ...]:
+def in_order(row) -> tuple[object, ...]:
     return row[1], row[0] == "reservation", row[2], row[5], row[6]
 
 
-def whole(known: list[Row]) -> HostJobs:
-    """In the order in which ingest writes them."""
+def whole(known) -> HostJobs:
     return from_rows(sorted([*known, ANY], key=in_order))
 
 
-def by_hand(known: list[Row], idle: set[str], now: int) -> dict[str, int]:
+def by_hand(known, idle: set[str], now: int) -> dict[str, int]:
     """Until when the idle nodes are expected to stay idle: the clock is moved on until the head of the queue fits."""
     alive = [
         row for row in sorted(known, key=lambda row: row[1]) if row[1] <= now < row[3]
@@ -109,22 +104,21 @@ def by_hand(known: list[Row], idle: set[str], now: int) -> dict[str, int]:
 
 
 def expected(trace: NodeTrace) -> list[list[int | None]]:
-    """At each instant."""
-    assert trace.host_jobs is not None
     ahead = Outlook(trace.host_jobs, trace)
     return [ahead.expected(now) for now in range(trace.start, trace.end)]
 
 
 @given(rows(), TABLES, st.lists(st.integers(0, END), min_size=1, max_size=4))
 def test_expectations_are_those_by_hand_at_any_instant_in_any_order(
-    known: list[Row], idle: Idle, instants: list[int]
+    known, idle, instants: list[int]
 ) -> None:
     ahead = Outlook(whole(known), traced(idle))
     for now in instants:
         nodes = {NAMES[node] for node in np.flatnonzero(idle[:, min(now, END - 1)])}
         found = dict(zip(NAMES, ahead.expected(now), strict=True))
-        there = {node: end for node, end in found.items() if end is not None}
-        assert there == by_hand([*known, ANY], nodes, now)
+        assert {node: end for node, end in found.items() if end is not None} == by_hand(
+            [*known, ANY], nodes, now
+        )
 
 
 # --- parts of traces --------------------------------------------------------------------------------------------------
@@ -132,9 +126,7 @@ def test_expectations_are_those_by_hand_at_any_instant_in_any_order(
 
 @examples(100, quick=12)
 @given(rows(), TABLES, st.sets(st.integers(0, END), min_size=2, max_size=2))
-def test_a_window_expects_what_the_whole_does(
-    known: list[Row], idle: Idle, bounds: set[int]
-) -> None:
+def test_a_window_expects_what_the_whole_does(known, idle, bounds: set[int]) -> None:
     first, last = sorted(bounds)
     trace = traced(idle, known)
     assert expected(cut(trace, first, last)) == expected(trace)[first:last]
@@ -142,9 +134,7 @@ def test_a_window_expects_what_the_whole_does(
 
 @examples(100, quick=12)
 @given(rows(), TABLES, st.sets(st.integers(1, END - 1), min_size=1, max_size=3))
-def test_windows_merged_are_the_whole(
-    known: list[Row], idle: Idle, at: set[int]
-) -> None:
+def test_windows_merged_are_the_whole(known, idle, at: set[int]) -> None:
     trace = traced(idle, known)
     parts = [cut(trace, *bounds) for bounds in pairwise([0, *sorted(at), END])]
     again = merged(parts[::-1])
@@ -157,18 +147,15 @@ def test_windows_merged_are_the_whole(
 
 def lines(trace: NodeTrace, end: bool = True) -> list[tuple[int, ...]]:
     names = ("reserved", "known", *(["end"] * end), "start", "count")
-    columns = (getattr(trace.host_jobs, name).tolist() for name in names)
-    return sorted(zip(*columns, strict=True))
+    return sorted(zip(*(at(trace.host_jobs, name) for name in names), strict=True))
 
 
 @examples(100, quick=12)
 @given(rows(), TABLES, st.integers(1, END - 1))
-def test_exports_of_two_months_are_merged_to_that_of_both(
-    known: list[Row], idle: Idle, at: int
-) -> None:
+def test_exports_of_two_months_are_merged_to_that_of_both(known, idle, at: int) -> None:
     """The first was taken at `at`: what ran or waited then has no end in it, and what waited no start."""
 
-    def so_far(row: Row) -> Row:
+    def so_far(row):
         kind, since, start, end, limit, count, nodes = row
         if kind == "job" and start >= at and end > at:
             return kind, since, NEVER, NEVER, NEVER, count, ()
@@ -188,18 +175,17 @@ def test_exports_of_two_months_are_merged_to_that_of_both(
 
 @examples(100, quick=12)
 @given(rows(), TABLES)
-def test_other_names_and_the_same_expectations(known: list[Row], idle: Idle) -> None:
+def test_other_names_and_the_same_expectations(known, idle) -> None:
     trace = traced(idle, known)
     shown, names = anonymised(trace, KEY), keyed_names(trace.nodes, KEY)
     order = [names.index(name) for name in shown.nodes]
-    before = [[now[node] for node in order] for now in expected(trace)]
-    assert expected(shown) == before
+    assert expected(shown) == [[now[node] for node in order] for now in expected(trace)]
     assert not set(shown.host_jobs.names) & {*NAMES, "stranger"}
 
 
 @examples(100, quick=12)
 @given(rows(), TABLES)
-def test_some_nodes_are_a_machine_of_their_own(known: list[Row], idle: Idle) -> None:
+def test_some_nodes_are_a_machine_of_their_own(known, idle) -> None:
     named = [row for row in known if row[6] or row[2] == NEVER]
     alone = [
         (*row[:5], len(kept), kept)
@@ -209,8 +195,9 @@ def test_some_nodes_are_a_machine_of_their_own(known: list[Row], idle: Idle) -> 
     part = with_nodes(traced(idle, named), ("b", "d"))
     if alone:
         assert expected(part) == expected(replace(part, host_jobs=from_rows(alone)))
-    told = sum(row[0] == "job" and not row[6] for row in named)
-    assert any("name no nodes" in note for note in part.notes) == bool(told)
+    assert any("name no nodes" in note for note in part.notes) == bool(
+        sum(row[0] == "job" and not row[6] for row in named)
+    )
 
 
 # --- the file beside a trace ------------------------------------------------------------------------------------------
@@ -222,8 +209,8 @@ def test_some_nodes_are_a_machine_of_their_own(known: list[Row], idle: Idle) -> 
 def test_files_keep_all_of_it(
     tmp_path_factory: pytest.TempPathFactory,
     suffix: str,
-    known: list[Row],
-    idle: Idle,
+    known,
+    idle,
 ) -> None:
     folder = tmp_path_factory.mktemp("host-jobs")
     written, again = folder / f"a{suffix}", folder / f"b{suffix}"
@@ -239,7 +226,7 @@ def test_files_keep_all_of_it(
 
 
 # Node b runs a job with a limit of 100 s that ends after 50 s. Meanwhile a is idle; from 10 s on a job waits for both.
-SMALL: list[Row] = [
+SMALL = [
     ("job", 0, 0, 50, 100, 1, ("b",)),
     ("job", 10, 50, 90, 110, 2, ("a", "b")),
     ("reservation", 0, 140, 160, 160, 1, ("a",)),
@@ -252,24 +239,21 @@ AT_90 = "2021-02-10T00:01:30"
 EXPECTED = ["--set", "window=expected"]
 
 
-def in_seconds(jobs: list[Row]) -> HostJobs:
+def in_seconds(jobs) -> HostJobs:
     """Host jobs of rows in seconds since FIRST_S."""
 
-    def instants(row: Row) -> list[int]:
+    def instants(row) -> list[int]:
         return [at if at == NEVER else (FIRST_S + at) * SECOND_NS for at in row[1:5]]
 
-    return from_rows([(row[0], *instants(row), *row[5:]) for row in jobs])  # type: ignore[misc]
+    return from_rows([(row[0], *instants(row), *row[5:]) for row in jobs])
 
 
 @pytest.fixture
 def small(here: Path) -> NodeTrace:
     """t.parquet with host jobs, in here: a is idle 20-50 and 90-130, b 90-200, which the window cuts."""
-    node, begins, ends = np.array([[0, 20, 50], [0, 90, 130], [1, 90, 200]]).T
-    begins, ends, bounds = (
-        (FIRST_S + np.array(at)) * SECOND_NS for at in (begins, ends, (0, 200))
-    )
-    of = node.astype(np.int32)
-    trace = from_fragments(["a", "b"], of, begins, ends, *bounds.tolist())
+    idle = np.zeros((2, 200), dtype=bool)
+    idle[0, 20:50] = idle[0, 90:130] = idle[1, 90:200] = True
+    trace = of_seconds(idle, FIRST_S, ("a", "b"))
     trace = replace(trace, host_jobs=in_seconds(SMALL))
     write_trace(trace, "t.parquet")
     Path("jobs.csv").write_text(JOBS)
@@ -277,16 +261,14 @@ def small(here: Path) -> NodeTrace:
     return trace
 
 
-def replayed(trace: str, *more: str) -> dict[str, Any]:
-    """The summary of a replay."""
+def replayed(trace: str, *more: str):
     usual = ["-ndmap", trace, "--jobs", "jobs.csv", "--backend", "exact", "-Tfwd"]
     assert run([*usual, "300", "--no-u", "--out", "r", "--force", *more]) == 0
-    summary: dict[str, Any] = json.loads(Path("r/summary.json").read_text())
-    return summary
+    return json.loads(Path("r/summary.json").read_text())
 
 
 def test_commands_find_and_carry_host_jobs_without_an_option(
-    small: NodeTrace, told: Told
+    small: NodeTrace, told
 ) -> None:
     told("convert t.parquet -o c.csv")
     told(f"trace cut c.csv --to {AT_90} -o 0.parquet")
@@ -318,11 +300,10 @@ def test_a_replay_names_host_jobs_by_digest_and_python_finds_them_too(
     stated = json.loads(pd.read_parquet("t.parquet").attrs["metadata"]["host_jobs"])
     assert stated == {"file": "t.jobs.parquet", "sha256": known}
     options = {"return_time_s": 9, "policy": "equal-share", "dedicated": False}
-    starts = [
+    assert [
         bft.replay(trace, "jobs.csv", **options).metrics["host"]["starts"]
         for trace in ("t.parquet", small)
-    ]
-    assert starts == [2, 2]
+    ] == [2, 2]
     alone = bft.replay(replace(small, host_jobs=None), "jobs.csv", **options)
     assert "host_jobs" not in alone.summary["inputs"]["digests_sha256"]
 
@@ -348,7 +329,7 @@ def test_a_file_that_is_missing_or_another_is_said_and_not_used(
 
 
 def test_another_file_of_that_name_is_replaced_with_force_only(
-    small: NodeTrace, told: Told
+    small: NodeTrace, told
 ) -> None:
     Path("x.jobs.parquet").write_text("precious")
     part = f"trace cut t.parquet --to {AT_90} -o x.parquet"
@@ -363,14 +344,13 @@ def test_another_file_of_that_name_is_replaced_with_force_only(
     assert read_trace("y.csv").notes == ()
 
 
-def test_calibration_by_hand(small: NodeTrace, told: Told) -> None:
+def test_calibration_by_hand(small: NodeTrace, told) -> None:
     found = json.loads(told("trace info t.parquet --expected --json"))
-    jobs, found = found["host_jobs"], found["expected"]
-    assert jobs["jobs"] == jobs["with_limit"] == 2
-    assert (found["fragments"], found["cut"], found["before"]) == (2, 1, 1.0)
-    assert found["expected"] == {"by_count": 1.0, "by_node_time": 1.0}
+    agree(found["host_jobs"], {"jobs": 2, "with_limit": 2})
     # Expected at 20 s: until 100 s, real 30 of 80 s; at 90 s: until the reservation, real 40 of 50 s.
-    assert found["ratio"]["p50"] == pytest.approx((30 / 80 + 40 / 50) / 2)
+    ratio = pytest.approx((30 / 80 + 40 / 50) / 2)
+    shares = {"expected": {"by_count": 1.0, "by_node_time": 1.0}, "ratio.p50": ratio}
+    agree(found["expected"], {"fragments": 2, "cut": 1, "before": 1.0, **shares})
     told(
         "trace info t.parquet --expected",
         "100.0% of 2 fragments, 100.0% of their node-time; 1 more are cut",
@@ -380,15 +360,15 @@ def test_calibration_by_hand(small: NodeTrace, told: Told) -> None:
     write_trace(replace(small, host_jobs=None), "none.parquet")
     none = "no host jobs lie beside the trace"
     told("trace info none.parquet --expected", none, code=2)
-    empty = calibration(traced(NOTHING), Outlook(whole([]), traced(NOTHING)))
-    counts = (empty["fragments"], empty["ratio"], empty["expected"]["by_count"])
-    assert counts == (0, None, None)
+    nothing = traced(np.zeros((len(NAMES), END), dtype=bool))
+    empty = calibration(nothing, Outlook(whole([]), nothing))
+    agree(empty, {"fragments": 0, "ratio": None, "expected.by_count": None})
 
 
 def test_what_host_jobs_lack_is_said_once_where_it_is_used(
-    small: NodeTrace, told: Told
+    small: NodeTrace, told
 ) -> None:
-    bare: list[Row] = [
+    bare = [
         ("job", 50, 50, 90, NEVER, 2, ("a", "b")),
         ("job", 0, 0, 9, NEVER, 1, ()),
     ]
@@ -401,10 +381,8 @@ def test_what_host_jobs_lack_is_said_once_where_it_is_used(
     for more, wanted in (([], 0), (["--return-time", "9"], 1), (EXPECTED, 1)):
         notes = replayed("bare.parquet", *more)["notes"]
         assert [sum(lack in note for note in notes) for lack in lacks] == [wanted] * 3
-    assert (
-        "announced"
-        not in replayed("bare.parquet", "--return-time", "9")["metrics"]["host"]
-    )
+    host = replayed("bare.parquet", "--return-time", "9")["metrics"]["host"]
+    assert "announced" not in host
     assert told("trace info bare.parquet").count("no time limit") == 1
 
 
@@ -417,22 +395,21 @@ def test_a_replay_looks_at_the_whole_machine_and_says_where_nothing_is_known(
         assert ("no host jobs lie beside it" in capsys.readouterr().err) == wanted
     # Of node b alone, by what is known of both: nothing is expected of b.
     jobs = from_rows([("reservation", 0, 5, 9, 9, 1, ("a",))])
-    first = np.arange(END) < np.array([9, 0, 0, 0])[:, np.newaxis]
-    one = traced(first)
-    assert Outlook(jobs, one).expected(0) == [5, None, None, None]
-    assert Outlook(jobs, one).expected(5) == [None] * 4
+    one = traced(np.arange(END) < np.array([9, 0, 0, 0])[:, np.newaxis])
+    found = [Outlook(jobs, one).expected(now) for now in (0, 5)]
+    assert found == [[5, None, None, None], [None] * 4]
     assert Outlook(jobs, one, ["b"]).expected(0) == [None]
 
 
 @pytest.mark.parametrize("scheduler", ["slurm", "pbs"])
 def test_from_a_log_to_a_trace_with_its_host_jobs(
-    scheduler: str, here: Path, told: Told
+    scheduler: str, here: Path, told
 ) -> None:
     told(f"generate log {scheduler} --nodes 8 --days 1 -o log")
     said = told(f"ingest {scheduler} log --tz UTC -o trace.parquet")
     jobs = read_trace("trace.parquet").host_jobs.counts()
     assert jobs["jobs"] == jobs["begun"] == jobs["with_limit"] > 20
     assert f"{jobs['jobs']} jobs" in said
-    found = json.loads(told("trace info trace.parquet --expected --json"))["expected"]
+    found = json.loads(told("trace info trace.parquet --expected --json"))
     # Jobs end before their limits: nodes leave no later than expected, but where later jobs go first.
-    assert found["ratio"]["p90"] <= 1
+    assert found["expected"]["ratio"]["p90"] <= 1

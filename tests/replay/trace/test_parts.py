@@ -1,19 +1,20 @@
 """Parts of traces, traces put together and perturbed, classes of nodes: idle seconds are those of the whole."""
 
 import json
-from collections.abc import Callable
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from agreeing import agree
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from small_traces import KEY, Idle, of_seconds, seconds_of, tables
+from refusals import refused
+from small_traces import KEY, of_seconds, seconds_of, tables
 from synthetic_logs import taken
 
-from bft.models import InputError
 from bft.replay import NodeTrace, always_idle
 from bft.replay.trace.node_trace import SECOND_NS, from_fragments
 from bft.replay.trace.parts import anonymised, cut, keyed_names, merged, with_nodes
@@ -22,7 +23,6 @@ from bft.replay.trace.trace_files import read_trace, write_trace
 from bft.replay.trace.trace_statistics import fragments
 
 LENGTH_S = 20
-Told = Callable[..., str]
 FIRST_S = 1_700_000_000
 
 
@@ -32,7 +32,7 @@ FIRST_S = 1_700_000_000
     st.sets(st.integers(0, 2), min_size=1).map(sorted),
 )
 def test_some_nodes_in_a_window_are_idle_when_they_were(
-    idle: Idle, bounds: list[int], chosen: list[int]
+    idle, bounds: list[int], chosen: list[int]
 ) -> None:
     part = cut(of_seconds(idle), *(bound * SECOND_NS for bound in bounds))
     assert np.array_equal(seconds_of(part), idle[:, slice(*bounds)])
@@ -43,11 +43,10 @@ def test_some_nodes_in_a_window_are_idle_when_they_were(
 
 @given(tables(), st.integers(1, LENGTH_S - 1), st.integers(0, 5))
 def test_merging_the_parts_of_a_trace_gives_the_trace(
-    idle: Idle, at: int, pause: int
+    idle, at: int, pause: int
 ) -> None:
     whole = merged([of_seconds(idle[:, at:], at + pause), of_seconds(idle[:, :at])])
-    nothing = np.zeros((3, pause), dtype=bool)
-    parts = [idle[:, :at], nothing, idle[:, at:]]
+    parts = [idle[:, :at], np.zeros((3, pause), dtype=bool), idle[:, at:]]
     assert np.array_equal(seconds_of(whole), np.concatenate(parts, axis=1))
     assert any("not observed" in note for note in whole.notes) == bool(pause)
     # No event where nothing happens.
@@ -55,14 +54,15 @@ def test_merging_the_parts_of_a_trace_gives_the_trace(
 
 
 @given(tables())
-def test_nodes_of_several_months_are_those_of_all(idle: Idle) -> None:
+def test_nodes_of_several_months_are_those_of_all(idle) -> None:
     two = of_seconds(idle[::-1], LENGTH_S, names=("n2", "new", "n0"))
     whole = merged([of_seconds(idle), two])
     assert whole.nodes == ("n0", "n1", "n2", "new")
     nothing = np.zeros(LENGTH_S, dtype=bool)
     later = np.array([idle[0], nothing, idle[2], idle[1]])
-    expected = np.concatenate([np.vstack([idle, nothing]), later], axis=1)
-    assert np.array_equal(seconds_of(whole), expected)
+    assert np.array_equal(
+        seconds_of(whole), np.concatenate([np.vstack([idle, nothing]), later], axis=1)
+    )
 
 
 @pytest.mark.parametrize("per", [1, 4])
@@ -79,11 +79,10 @@ def test_anonymised_nodes_are_shuffled_and_keep_their_times(per: int) -> None:
     place = [shown.nodes.index(name) for name in new_names]
     assert place != sorted(place)
     known = dict(zip(names, new_names, strict=True))
-    expected = set()
-    for name, *span in taken(trace):
-        node, mark, unit = name.partition("/")
-        expected.add((f"{known[node]}{mark}{unit}", *span))
-    assert taken(shown) == expected
+    assert taken(shown) == {
+        (re.sub(r"^n\d+", lambda node: known[node[0]], name), *span)
+        for name, *span in taken(trace)
+    }
     assert np.array_equal(shown.of_nodes(place).left, trace.left)
 
 
@@ -93,11 +92,10 @@ def traces(here: Path) -> Path:
     idle = np.ones((3, 10), dtype=bool)
     idle[1, 2:5] = False
     one, two = (of_seconds(idle, FIRST_S + begin) for begin in (0, 10))
-    later = of_seconds(idle, FIRST_S + 90, ("n0", "n1", "new"))
     for name, trace in {
         "one": replace(one, machine="a"),
         "two": two,
-        "later": later,
+        "later": of_seconds(idle, FIRST_S + 90, ("n0", "n1", "new")),
         "b": replace(two, machine="b"),
         "m": replace(two, nodes=("m0", "m1", "m2")),
         "units": replace(two, units_per_node=4),
@@ -108,7 +106,7 @@ def traces(here: Path) -> Path:
     return here
 
 
-def test_commands_write_what_the_functions_make(traces: Path, told: Told) -> None:
+def test_commands_write_what_the_functions_make(traces: Path, told) -> None:
     files = "two.parquet one.parquet"
     part = "--from 1700000005 --to 1700000012 --nodes n[0-1]"
     lacks = ("2 of 4 nodes are not in all of the merged traces", "80% of the whole, were not observed")  # fmt: skip
@@ -140,7 +138,7 @@ def test_commands_write_what_the_functions_make(traces: Path, told: Told) -> Non
     ],
 )  # fmt: skip
 def test_what_cannot_be_made_is_refused(
-    arguments: str, message: str, traces: Path, told: Told
+    arguments: str, message: str, traces: Path, told
 ) -> None:
     told(f"trace {arguments} -o t.parquet", message, code=2)
     assert not (traces / "t.parquet").exists()
@@ -155,8 +153,7 @@ REPLAY = "--policy equal-share -Tfwd 5 --no-u --out r --force"
 @pytest.fixture
 def classed(here: Path) -> Path:
     """A trace of ten seconds: the node of each class is idle for 2, 5 and 10 of them."""
-    idle = np.arange(10) < np.array([2, 5, 10])[:, np.newaxis]
-    trace = of_seconds(idle, FIRST_S)
+    trace = of_seconds(np.arange(10) < np.array([2, 5, 10])[:, np.newaxis], FIRST_S)
     write_trace(trace, here / "none.parquet")
     write_trace(replace(trace, classes=CLASSES, busy_share=0.25), here / "t.parquet")
     return here
@@ -164,8 +161,8 @@ def classed(here: Path) -> Path:
 
 def test_classes_are_kept_by_all_that_is_made_of_a_trace(classed: Path) -> None:
     trace = read_trace("t.parquet")
-    assert (trace.classes, trace.busy_share) == (CLASSES, 0.25)
-    assert trace.unavailable_share is None
+    known = {"classes": CLASSES, "busy_share": 0.25, "unavailable_share": None}
+    agree(trace, known)
     middle = (FIRST_S + 4) * SECOND_NS
     parts = [cut(trace, None, middle), cut(trace, middle, None)]
     assert [part.busy_share for part in parts] == [None, None]
@@ -173,11 +170,10 @@ def test_classes_are_kept_by_all_that_is_made_of_a_trace(classed: Path) -> None:
     assert with_nodes(trace, ["n2", "n0"]).classes == ("gpu/debug", "cpu")
     shown = anonymised(trace, KEY)
     names = dict(zip(keyed_names(trace.nodes, KEY), CLASSES, strict=True))
-    assert shown.classes == tuple(names[node] for node in shown.nodes)
-    assert shown.busy_share == 0.25
+    agree(shown, known | {"classes": tuple(names[node] for node in shown.nodes)})
 
 
-def test_idle_share_and_worth_are_told_by_class(classed: Path, told: Told) -> None:
+def test_idle_share_and_worth_are_told_by_class(classed: Path, told) -> None:
     shares = zip(CLASSES, (20, 50, 100), (0.2, 0.5, 1.0), strict=True)
     texts = {name: f"{share:.1f}% of 1 nodes' time, worth {worth} nodes" for name, share, worth in shares}  # fmt: skip
     told(
@@ -195,12 +191,11 @@ def test_idle_share_and_worth_are_told_by_class(classed: Path, told: Told) -> No
     [("gpu", 2, 7), ("gpu/main", 1, 5), ("debug", 1, 2), ("cpu", 1, 10)],
 )
 def test_a_replay_of_one_class_has_its_nodes_alone(
-    classed: Path, name: str, nodes: int, idle_s: int, told: Told
+    classed: Path, name: str, nodes: int, idle_s: int, told
 ) -> None:
     told(f"-ndmap t.parquet --node-class {name} {REPLAY}")
     summary = json.loads(Path("r/summary.json").read_text())
-    assert summary["inputs"]["trace"]["nodes"] == nodes
-    assert summary["metrics"]["offered_unit_s"] == idle_s
+    agree(summary, {"inputs.trace.nodes": nodes, "metrics.offered_unit_s": idle_s})
 
 
 @pytest.mark.parametrize(
@@ -211,7 +206,7 @@ def test_a_replay_of_one_class_has_its_nodes_alone(
     ],
 )  # fmt: skip
 def test_a_class_that_no_node_has_is_refused(
-    classed: Path, trace: str, message: str, told: Told
+    classed: Path, trace: str, message: str, told
 ) -> None:
     told(f"-ndmap {trace} --node-class tpu {REPLAY}", message, code=2)
 
@@ -232,24 +227,25 @@ def idle_at(trace: NodeTrace, instants: np.ndarray) -> np.ndarray:
     return found
 
 
-changes = st.builds(
-    Perturbation,
-    st.sampled_from([0.0, 0.3, 1.0]),
-    st.sampled_from([0.0, 5.0, 1e6]),
-    st.sampled_from([0.0, 0.4, 1.0]),
-    st.integers(0, 2**32),
-)
-
-
 @examples(60)
-@given(TABLES, st.integers(1, 3), changes)
+@given(
+    TABLES,
+    st.integers(1, 3),
+    st.builds(
+        Perturbation,
+        st.sampled_from([0.0, 0.3, 1.0]),
+        st.sampled_from([0.0, 5.0, 1e6]),
+        st.sampled_from([0.0, 0.4, 1.0]),
+        st.integers(0, 2**32),
+    ),
+)
 def test_nodes_are_never_idle_where_they_were_not(
-    idle: Idle, units: int, how: Perturbation
+    idle, units: int, how: Perturbation
 ) -> None:
     trace = of_seconds(idle, units_per_node=units)
     changed = perturbed(trace, how)
-    for name in ("nodes", "start", "end", "units_per_node"):
-        assert getattr(changed, name) == getattr(trace, name)
+    names = ("nodes", "start", "end", "units_per_node")
+    agree(changed, {name: getattr(trace, name) for name in names})
     instants = np.unique(np.concatenate([changed.times, trace.times]))
     assert not (idle_at(changed, instants) & ~idle_at(trace, instants)).any()
     if how == Perturbation(seed=how.seed):
@@ -261,7 +257,7 @@ def test_nodes_are_never_idle_where_they_were_not(
 @examples(30)
 @given(TABLES, st.integers(0, 2**32), st.tuples(st.floats(0, 1), st.floats(0, 1)))
 def test_what_a_smaller_share_drops_a_larger_one_drops_too(
-    idle: Idle, seed: int, shares: tuple[float, float]
+    idle, seed: int, shares: tuple[float, float]
 ) -> None:
     instants = np.arange(HOW_LONG_S) * SECOND_NS
     less, more = (
@@ -277,21 +273,22 @@ def test_shares_dropped_and_mean_delays_are_those_asked_for() -> None:
     kept = perturbed(day, Perturbation(drop=0.25, seed=1))
     # The standard deviation of the share is 0.7 %; the seed is fixed.
     assert len(kept.joined) / count == pytest.approx(0.75, abs=0.03)
-    late = perturbed(day, Perturbation(delay_s=60, seed=1))
-    starts = fragments(late).start_ns / SECOND_NS
-    assert len(starts) == count
-    assert starts.mean() == pytest.approx(60, abs=4)
+    starts = (
+        fragments(perturbed(day, Perturbation(delay_s=60, seed=1))).start_ns / SECOND_NS
+    )
+    assert (len(starts), starts.mean()) == (count, pytest.approx(60, abs=4))
     assert starts.std() == pytest.approx(60, abs=6)
 
 
-def test_a_perturbed_trace_says_so_wherever_it_is_used(here: Path, told: Told) -> None:
+def test_a_perturbed_trace_says_so_wherever_it_is_used(here: Path, told) -> None:
     hour = always_idle(40, START, START + 3600 * SECOND_NS, units_per_node=2)
     how = Perturbation(drop=0.5, delay_s=60, seed=3)
     for name in ("one", "two"):
         write_trace(perturbed(hour, how), f"{name}.parquet")
     assert Path("one.parquet").read_bytes() == Path("two.parquet").read_bytes()
-    again = perturbed(read_trace("one.parquet"), Perturbation(thin=0.1))
-    write_trace(again, "three.parquet")
+    write_trace(
+        perturbed(read_trace("one.parquet"), Perturbation(thin=0.1)), "three.parquet"
+    )
     altered = "drop 0.5, delay 60 s, seed 3; thin 0.1, seed 0"
     assert read_trace("three.parquet").altered == altered
     told("trace cut three.parquet --to 2021-02-10T00:50:00 -o four.parquet")
@@ -301,5 +298,4 @@ def test_a_perturbed_trace_says_so_wherever_it_is_used(here: Path, told: Told) -
 
 
 def test_a_share_beyond_one_is_refused() -> None:
-    with pytest.raises(InputError, match="drop: expected a finite number >= 0"):
-        Perturbation(drop=2)
+    refused("drop: expected a finite number >= 0", Perturbation, drop=2)
