@@ -76,19 +76,6 @@ def test_runs_of_one_name_are_told_apart_by_their_folders(told: Told) -> None:
     assert pd.read_csv("table.csv")["variant"].tolist() == ["run", "other/run"]
 
 
-@pytest.mark.parametrize(
-    ("content", "meant"),
-    [
-        ("[options]\nmax_job = 5\n", "max-jobs"),
-        ("[grid]\nforward-windw = [10]\n", "forward-window"),
-        ("[gird]\n", "grid"),
-    ],
-)
-def test_a_misspelt_key_of_a_plan_gets_a_guess(told: Told, content: str, meant: str) -> None:  # fmt: skip
-    Path("plan.toml").write_text(content)
-    told("sweep --plan plan.toml", f"did you mean '{meant}'?", code=2)
-
-
 def test_a_full_standard_output_is_named() -> None:
     with Path("/dev/full").open("w") as full:
         process = subprocess.run(

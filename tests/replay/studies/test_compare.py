@@ -288,21 +288,14 @@ def test_files_of_every_kind(
     assert "expected a name that ends in .csv" in capsys.readouterr().err
 
 
-def test_named_variants_and_a_plan_file(
+def test_variants_have_names_and_options_of_their_own(
     files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     variants = ("short: --policy milp --backend exact -Tfwd 10", "queue: --policy fifo")
     named = [part for each in variants for part in ("--variant", each)]
-    Path("plan.toml").write_text(
-        "[options]\nnode-trace = 'trace.parquet'\njobs = 'jobs.parquet'\n"
-        "[variants.short]\npolicy = 'milp'\nbackend = 'exact'\nTfwd = 10\n[variants.queue]\npolicy = 'fifo'\n"
-    )
-    found = []
-    for stated in ([*files, *named], ["--plan", "plan.toml"]):
-        assert run(["compare", *stated, "--workers", "0", "--no-u", "--json"]) == 0
-        found.append(json.loads(capsys.readouterr().out))
-    assert found[0] == found[1]
-    assert [row["variant"] for row in found[0]["variants"]] == ["short", "queue"]
+    assert run(["compare", *files, *named, "--workers", "0", "--no-u", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["variants"]
+    assert [row["variant"] for row in rows] == ["short", "queue"]
 
 
 def test_failures_are_reported_and_the_other_variants_compared(
@@ -330,7 +323,8 @@ def test_failures_are_reported_and_the_other_variants_compared(
         (["--variant", "no colon"], "expected 'NAME: OPTIONS'"),
         (["--policy", "fifo,milp-sharing"], "milp-sharing: --policy milp-sharing shares units and needs --xi"),
         (["--policy", "fifo,srtf", "-ndmap", "no.parquet"], "no.parquet"),
-        (["--plan", "none.toml"], "none.toml: no such file"),
+        (["--variant", "a: --policy fifo", "--variant", "a: --policy srtf"], "two variants are called 'a'"),
+        (["--policy", "fifo,srtf,fifo"], "--policy: fifo is given twice"),
     ],
 )  # fmt: skip
 def test_invalid_input_is_named(

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -80,21 +79,6 @@ def test_options_of_replays_do_not_go_with_runs_that_are_done(
     ):
         told(f"compare {stated}", said, code=2)
     told("compare a b --split size -q")
-
-
-@pytest.mark.parametrize(
-    ("stated", "said"),
-    [
-        (["--variant", "a: --policy fifo", "--variant", "a: --policy srtf"], "two variants are called 'a'"),
-        (["--plan", "plan.toml", "--variant", "short: --policy srtf"], "two variants are called 'short'"),
-        (["--policy", "fifo,srtf,fifo"], "--policy: fifo is given twice"),
-    ],
-)  # fmt: skip
-def test_two_variants_of_one_name_are_refused(
-    files: list[str], told: Told, stated: list[str], said: str
-) -> None:
-    Path("plan.toml").write_text("[variants.short]\nTfwd = 10\n[variants.long]\n")
-    told(shlex.join(["compare", *files, "--workers", "0", *stated]), said, code=2)
 
 
 def test_no_number_is_cut_on_a_terminal(
