@@ -1,4 +1,4 @@
-"""Runs, a comparison, a sweep or a node trace as one HTML page: what the templates are filled with."""
+"""Runs, a comparison or a sweep as one HTML page: what the templates are filled with."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ from bft.replay.report.study_charts import (
     read_sweep,
     varied,
 )
-from bft.replay.report.trace_charts import charts_of_trace
 from bft.replay.results.figures import FIGURES
 from bft.replay.results.headlines import (
     FEW_JOBS,
@@ -49,8 +48,6 @@ from bft.replay.studies.comparison import (
     table_of,
 )
 from bft.replay.studies.run_files import RunFiles, lost, read_run
-from bft.replay.trace.node_trace import NodeTrace
-from bft.replay.trace.trace_statistics import iso
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -110,41 +107,6 @@ def write_report(
     """
     template, charts, content = page_of(folders, title=title, different=different)
     text = rendered(template, charts, all_charts=all_charts, **content)
-    target.write_text(text, "utf-8")
-
-
-def write_trace_page(
-    trace: NodeTrace,
-    statistics: dict[str, Any],
-    lines: Sequence[tuple[str, str]],
-    target: Path,
-    title: str | None,
-) -> None:
-    """Write the page of a node trace alone.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    statistics
-        Its statistics (`bft.replay.trace.trace_statistics.trace_statistics`).
-    lines
-        All its figures for people, label and value.
-    target
-        The HTML file.
-    title
-        Instead of the machine's name.
-    """
-    text = rendered(
-        "trace.html",
-        charts_of_trace(trace),
-        machine=title or trace.machine,
-        trace=trace,
-        found=statistics,
-        figures=lines,
-        begin=iso(trace.start, trace.zone),
-        end=iso(trace.end, trace.zone),
-    )
     target.write_text(text, "utf-8")
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from bft.models.writing import duration
 from bft.replay.report.chart import (
     COLOURS,
     TIME,
@@ -23,7 +24,6 @@ from bft.replay.report.chart import (
     over_time,
     round_spans,
 )
-from bft.replay.report.trace_charts import SPANS, fragment_lengths
 from bft.replay.results.host import host_sentence
 from bft.replay.studies.run_files import (
     RunFiles,
@@ -35,6 +35,8 @@ from bft.replay.studies.run_files import (
 )
 from bft.replay.trace.node_trace import SECOND_NS
 
+# Parts of a window of which means are shown: zooming in four times still shows one a pixel.
+SPANS = 2000
 # Progress of a job; the last two stages apply to the end of their block.
 WAITED, FINISHED = 0, 5
 HUES = ("#8a9bb0", "#cf4f5f", "#d9772b", "#c2a02c", "#23987c", "#2b83c4")
@@ -236,6 +238,29 @@ def progress(run: RunFiles) -> Chart:
     note = f"{finished:,} of {len(jobs):,} jobs finished{half}. Each runs from its submission to its finish, or to the "
     note += "end of the replay; the colour shows its progress."
     return Chart("progress", "Progress of each job", note, blocks, table)
+
+
+def fragment_lengths(
+    histogram: Sequence[dict[str, float]], what: str = "node"
+) -> Chart | None:
+    """Chart how long nodes (or units) stay idle, by count and by node-time; None if no node was idle."""
+    if not histogram:
+        return None
+    table = pd.DataFrame(histogram)
+    shares = table[["count", "node_s"]] / table[["count", "node_s"]].sum()
+    by_count, by_time = shares[table["to_s"] <= 600].sum()
+    names = tuple(
+        f"{duration(row['from_s'])} to {duration(row['to_s'])}" for row in histogram
+    )
+    series = {
+        "share of fragments": shares["count"].to_numpy(),
+        f"share of idle {what}-time": shares["node_s"].to_numpy(),
+    }
+    note = f"A fragment is a stretch during which a {what} is idle without a break. "
+    note += f"{by_count:.0%} of them last at most 10 minutes, and hold {by_time:.0%} of the idle {what}-time."
+    drawing = Bars(names, Axis("share", "share"), series)
+    title = f"How long {what}s stay idle"
+    return Chart("fragments", title, note, drawing, table.round(1))
 
 
 def times(run: RunFiles) -> Chart | None:

@@ -38,7 +38,7 @@ from bft.models import (
     submissions,
 )
 from bft.models.cells import Rows, read_number
-from bft.models.learned.duration import split_in_time
+from bft.models.learned.duration import _past
 from bft.models.learned.packing import sharing_scores
 from bft.models.measure.xi_measurements import merged
 from bft.models.workloads.jobs_pollux import read_pollux_jobs
@@ -170,7 +170,7 @@ READ: dict[str, Callable[[Path], Any]] = {
     "forecast": read_forecast_table,
     "cluster": lambda path: cluster_pools(str(path), CURVE_JOB),
     "submissions": lambda path: submissions(read_table(path), source=str(path)),
-    "finished jobs": lambda path: split_in_time(read_table(path), 0.5, source=str(path)),
+    "finished jobs": lambda path: _past(read_table(path), (), str(path)),
     "swf": read_swf_jobs,
 }  # fmt: skip
 

@@ -30,9 +30,8 @@ def files(here: Path) -> None:
     ("line", "parts"),
     [
         ("trace info jobs.csv", ["jobs.csv: is a job table, expected a node trace (give it as --jobs"]),
-        ("report t.parquet", ["t.parquet: is neither a run directory nor a table of a sweep",
-                              "it is a node trace: bft-replay trace info t.parquet --html FILE"]),
-        ("trace info t.parquet --html t.png", ["--png DIR"]),
+        ("report t.parquet", ["t.parquet: is neither a run directory nor a table of a sweep"]),
+        ("report t.parquet -o t.png", ["--png DIR"]),
         (f"compare {FIFO} --variant 'a: -maxJ 3' --variant a:", ["two variants are called 'a'"]),
         ("--policy last.py", ["'last.py' is not one of 'milp'", "your own is a class package:Class"]),
         ("--option align-job=yes", ["unknown option 'align-job'; did you mean 'align-jobs'?\n"]),
