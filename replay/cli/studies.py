@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
@@ -323,11 +324,8 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
 
 
 def _document(comparison: Comparison, sentences: list[str]) -> dict[str, Any]:
-    table, finishes = comparison.finishes, {}
-    for label, column in () if table is None else table.items():
-        # An instant that is no number is not itself: the job has not finished.
-        texts = (None if at != at else at.isoformat() for at in column)
-        finishes[str(label)] = dict(zip(map(str, column.index), texts, strict=True))
+    table = comparison.finishes
+    finishes = "{}" if table is None else table.to_json(date_format="iso")
     return {
         "variants": records(comparison.frame),
         "runs": {
@@ -336,7 +334,7 @@ def _document(comparison: Comparison, sentences: list[str]) -> dict[str, Any]:
         "differences": [asdict(difference) for difference in comparison.differences()],
         "cautions": comparison.cautions(),
         "sentences": sentences,
-        "finishes": finishes,
+        "finishes": json.loads(finishes),
         "failures": comparison.failures,
         "notes": comparison.notes,
     }
