@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from html import escape
@@ -22,7 +22,7 @@ from bft.replay.options.options import Options
 from bft.replay.report.bokeh_form import embedded, height
 from bft.replay.report.chart import Chart, label, legend
 from bft.replay.report.paper_form import FORMATS
-from bft.replay.report.run_charts import charts_of_run, done_shares, why_unused
+from bft.replay.report.run_charts import charts_of_run, why_unused
 from bft.replay.report.study_charts import (
     NAMES,
     answer,
@@ -47,7 +47,7 @@ from bft.replay.studies.comparison import (
     finish_cells,
     table_of,
 )
-from bft.replay.studies.run_files import RunFiles, lost, read_run
+from bft.replay.studies.run_files import RunFiles, job_cells, read_run
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -69,7 +69,6 @@ def write_report(
     folders: Sequence[Path],
     target: Path,
     *,
-    all_charts: bool = False,
     title: str | None = None,
     different: bool = False,
 ) -> None:
@@ -82,8 +81,6 @@ def write_report(
         sweep, a Parquet file with one column per option.
     target
         The HTML file; the same runs give the same bytes.
-    all_charts
-        Show all charts at once, not the most important four.
     title
         Instead of the machine's name.
     different
@@ -106,7 +103,7 @@ def write_report(
     True
     """
     template, charts, content = page_of(folders, title=title, different=different)
-    text = rendered(template, charts, all_charts=all_charts, **content)
+    text = rendered(template, charts, **content)
     target.write_text(text, "utf-8")
 
 
@@ -124,7 +121,6 @@ def rendered(
     charts: Sequence[Chart],
     *,
     machine: Any,
-    all_charts: bool = False,
     **content: Any,
 ) -> str:
     """A template of a page, which extends base.html, with charts and what else it shows.
@@ -138,7 +134,7 @@ def rendered(
     """
     documents, library = embedded(charts)
     name = f"the idle nodes of {machine}" if machine else "idle nodes"
-    content |= {"charts": charts, "all_charts": all_charts, "documents": documents}
+    content |= {"charts": charts, "documents": documents}
     return templates().get_template(template).render(content, name=name, library=library)  # fmt: skip
 
 
@@ -258,7 +254,7 @@ def _of_run(run: RunFiles, title: str | None) -> Page:
         "run": run,
         "why_unused": why_unused(run),
         "few": len(run.jobs) <= FEW_JOBS,
-        "jobs": _job_cells(run.jobs),
+        "jobs": job_cells(run.jobs),
         "figures": list(headlines(metrics, generated)),
         "host_figures": list(host_lines(metrics.get("host") or {})),
         "search": best[-ROWS:],
@@ -282,36 +278,6 @@ def _of_comparison(comparison: Comparison, title: str | None) -> Page:
         "origin": _origin(longest),
     }
     return "comparison.html", charts_of_comparison(comparison), content
-
-
-def _job_cells(jobs: pd.DataFrame) -> dict[str, list[Any]]:
-    """The columns of the table of jobs by title: names, and pairs of what a cell is sorted by and what is shown."""
-    total = jobs["total_work"].to_numpy(dtype=np.float64)
-    lost_share: pd.Series[float] = lost(jobs) / np.where(total > 0, total, 1.0)
-    columns: dict[str, tuple[str, Iterable[Any]]] = {
-        "submitted": ("{:%d %b %H:%M}", jobs["submit"]),
-        "finished": ("{:%d %b %H:%M}", jobs["finish"]),
-        "waited, h": ("{:.2f}", jobs["without_units_s"] / 3600),
-        "took, h": ("{:.2f}", jobs["jct_s"] / 3600),
-        "mean units": ("{:.1f}", jobs["mean_units"]),
-        "lost": ("{:.1%}", lost_share),
-        "done": ("{:.0%}", done_shares(jobs)),
-        "preempted": ("{:,}", jobs["preemptions"]),
-        "rescaled": ("{:,}", jobs["rescales"]),
-    }
-    cells: dict[str, list[Any]] = {
-        title: [_sorted_cell(value, form) for value in values]
-        for title, (form, values) in columns.items()
-    }
-    names = [printable(str(name), MAX_SENTENCE) for name in jobs.index]
-    return {"job": names, **cells}
-
-
-def _sorted_cell(value: Any, form: str) -> tuple[float | None, str]:
-    if value != value:
-        return None, "-"
-    number = value.timestamp() if isinstance(value, pd.Timestamp) else value
-    return round(float(number), 4), form.format(value)
 
 
 def _options(runs: Sequence[RunFiles]) -> list[list[str]]:

@@ -16,7 +16,6 @@ from bft.replay.report.chart import (
     Bars,
     Blocks,
     Chart,
-    FloatArray,
     distribution,
     held_over_time,
     label,
@@ -27,6 +26,7 @@ from bft.replay.report.chart import (
 from bft.replay.results.host import host_sentence
 from bft.replay.studies.run_files import (
     RunFiles,
+    done_shares,
     longest_of,
     ns,
     pools,
@@ -270,14 +270,6 @@ def times(run: RunFiles) -> Chart | None:
     note = "How many of the jobs took at most that long. Where a curve ends, so many had finished, or begun. What is "
     note += "below 0.01 h is shown as 0.01 h."
     return distribution("times", "Completion and queueing times", note, hours)
-
-
-def done_shares(jobs: pd.DataFrame) -> FloatArray:
-    """The part of its work that each job has done; 1 for a job without work."""
-    total = jobs["total_work"].to_numpy(dtype=np.float64)
-    work = np.where(total > 0, jobs["work"], 1.0) / np.where(total > 0, total, 1.0)
-    done: FloatArray = np.clip(work, 0.0, 1.0)
-    return done
 
 
 def host_chart(hosts: Mapping[str, dict[str, Any]]) -> Chart | None:
