@@ -1,12 +1,10 @@
 """What a command says when a file is another than meant, a name is misspelt, or its output goes nowhere."""
 
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 import pytest
-from processes import AMPLE_S, SCRIPT
 
 from bft.models import Curve, Job, JobTable, write_jobs
 from bft.replay import always_idle, write_trace
@@ -73,23 +71,6 @@ def test_runs_of_one_name_are_told_apart_by_their_folders(told: Told) -> None:
     told(f"{FIFO} --out other/run")
     told("compare run other/run -o table.csv")
     assert pd.read_csv("table.csv")["variant"].tolist() == ["run", "other/run"]
-
-
-def test_a_full_standard_output_is_named() -> None:
-    with Path("/dev/full").open("w") as full:
-        process = subprocess.run(
-            [*SCRIPT, "list", "backends"],
-            stdout=full,
-            stderr=subprocess.PIPE,
-            text=True,
-            timeout=AMPLE_S,
-            check=False,
-        )
-    assert (
-        process.stderr
-        == "Error: standard output cannot be written: No space left on device\n"
-    )
-    assert process.returncode == 2
 
 
 @pytest.mark.parametrize(

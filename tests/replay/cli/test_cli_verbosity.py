@@ -110,11 +110,6 @@ def test_checkpoints_are_reported_with_v(capsys: pytest.CaptureFixture[str]) -> 
     assert "info:" not in capsys.readouterr().err
 
 
-def test_both_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["list", "backends", "-v", "-q"]) == 2
-    assert "give either --verbose or --quiet" in capsys.readouterr().err
-
-
 def test_fallbacks_and_solver_processes_are_reported_with_v(tmp_path: Path) -> None:
     body = """
 import os

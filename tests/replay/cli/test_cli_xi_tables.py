@@ -330,14 +330,12 @@ def test_an_interrupt_ends_what_was_started_and_its_children(
     ],
 )
 def test_tables_that_cannot_be_collected_are_refused_before_anything_runs(
-    folder: Path, table: str, pairs: str, what: str, capsys: pytest.CaptureFixture[str]
+    folder: Path, table: str, pairs: str, what: str, refused: Callable[..., str]
 ) -> None:
     Path("trainings.csv").write_text(table)
     Path("pairs.csv").write_text(pairs)
-    more = ["--pairs", "pairs.csv"] if pairs else []
-    assert run(["xi", "measure", "trainings.csv", "-o", "out", *more]) == 2
-    assert what in capsys.readouterr().err
-    assert not Path("out").exists()
+    more = " --pairs pairs.csv" if pairs else ""
+    refused(f"xi measure trainings.csv -o out{more}", what)
 
 
 # --- repairing --------------------------------------------------------------------------------------------------------
