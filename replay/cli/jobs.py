@@ -23,7 +23,7 @@ from bft.models.checks import (
 from bft.models.files import drafted, refuse_existing
 from bft.replay.cli.commands import Group, say_note, say_warning
 from bft.replay.cli.frames import show_table
-from bft.replay.cli.parameters import force_option, pickle_option, setting
+from bft.replay.cli.parameters import force_option, pickle_option, setting, wholes
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -42,14 +42,6 @@ def jobs() -> None:
     bft-replay jobs fit throughputs.csv --submit 2024-03-04 -o jobs.parquet
     bft-replay jobs fit --log run-4.log --log run-8.log --units 4,8 --unit-batch 64
     """
-
-
-def _counts(text: str) -> list[int]:
-    try:
-        return [whole(1).read(part) for part in text.split(",")]
-    except ValueError:
-        what = "expected whole numbers >= 1 such as 1,2,4"
-        raise ValueError(f"{what}, not {text!r}") from None
 
 
 def _instant(text: str) -> pd.Timestamp:
@@ -87,7 +79,7 @@ def _instant(text: str) -> pd.Timestamp:
 @setting(
     "--units",
     "Sizes of the curve, such as 1,2,4; with --log: units of each log.",
-    Form(_counts),
+    wholes(1),
     metavar="COUNTS",
 )
 @setting(

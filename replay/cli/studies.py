@@ -31,6 +31,7 @@ from bft.replay.cli.commands import (
     EXIT_INTERRUPTED,
     Command,
     fitted,
+    of_key,
     say_error,
     say_note,
     say_progress,
@@ -41,7 +42,6 @@ from bft.replay.cli.frames import (
     as_markdown,
     check_suffixes,
     figure_options,
-    records,
     show_table,
     write_frame,
     write_into,
@@ -327,7 +327,7 @@ def _document(comparison: Comparison, sentences: list[str]) -> dict[str, Any]:
     table = comparison.finishes
     finishes = "{}" if table is None else table.to_json(date_format="iso")
     return {
-        "variants": records(comparison.frame),
+        "variants": comparison.frame.to_dict("records"),
         "runs": {
             v.label: [str(run.folder) for run in v.runs] for v in comparison.variants
         },
@@ -482,11 +482,13 @@ def _report_best(
     study: Study, plan: Plan, keys: list[str], given: dict[str, Any]
 ) -> None:
     """Report which values of the options are best, over all other varied options, with the spread."""
-    from bft.replay.studies.study import best, option_named
+    from bft.replay.studies.study import best
 
     metric, varied = given["best"], plan.varied
     frame = study.frame(plan, keys)
-    by = [option_named(each, varied) for each in given["by"]]
+    known = {flag: f.name for f in FIELDS.values() for flag in (*f.flags, f.name)}
+    known |= {name: name for name in varied}
+    by = [of_key(each, known, None) for each in given["by"]]
     table = best(frame, varied, metric, by)
     titles = [FIELDS[name].title if name in FIELDS else str(name) for name in table]
     rows = [[_number(cell) for cell in row] for row in table.itertuples(index=False)]

@@ -16,7 +16,6 @@ from bft.models import InputError
 from bft.models.checks import (
     FLAG,
     MAX_LIMIT_S,
-    Form,
     Name,
     Number,
     seconds,
@@ -30,6 +29,7 @@ from bft.replay.cli.parameters import (
     output_option,
     pickle_option,
     setting,
+    wholes,
 )
 
 if TYPE_CHECKING:
@@ -152,14 +152,6 @@ def _listing(entries: Sequence[str]) -> str:
     return ", ".join(entries[:LISTED]) + more
 
 
-def _devices(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(dict.fromkeys(map(whole(0).read, text.split(","))))
-    except ValueError:
-        what = "expected numbers of GPUs with commas between"
-        raise ValueError(f"{what}, not {text!r}") from None
-
-
 @xi.command()
 @click.argument("table", metavar="TRAININGS")
 @setting(
@@ -211,7 +203,7 @@ def _devices(text: str) -> tuple[int, ...]:
 @setting(
     "--devices",
     "GPUs that both use, and that are read. [all, read all]",
-    Form(_devices),
+    wholes(0),
     metavar="N,N",
 )
 @pickle_option
@@ -222,7 +214,7 @@ def measure(
     again: bool,
     units: float | None,
     gpu: str,
-    devices: tuple[int, ...] | None,
+    devices: list[int] | None,
     **rounds: Any,
 ) -> int:
     """Run the commands of a table of trainings, each alone and in pairs, and keep by how much they slow down.
@@ -249,7 +241,7 @@ def measure(
     wanted = list(combinations_with_replacement(configurations, 2))
     if pairs is not None:
         wanted = read_pairs(pairs, configurations)
-    plan = Plan(**rounds, devices=devices or ())
+    plan = Plan(**rounds, devices=tuple(dict.fromkeys(devices or ())))
     read, gauge = find_tool(gpu), None
     if read is not None:
         gauge = Gauge(read, plan.devices, 1.0)

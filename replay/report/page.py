@@ -18,13 +18,12 @@ from bft.models import InputError
 from bft.models.errors import MAX_SENTENCE, printable
 from bft.models.plugins import needs
 from bft.models.writing import duration, three_digits
-from bft.replay.options.options import Options
+from bft.replay.options.options import FIELDS, Options
 from bft.replay.report.bokeh_form import embedded, height
 from bft.replay.report.chart import Chart, label, legend
 from bft.replay.report.paper_form import FORMATS
 from bft.replay.report.run_charts import charts_of_run, why_unused
 from bft.replay.report.study_charts import (
-    NAMES,
     answer,
     charts_of_comparison,
     charts_of_sweep,
@@ -240,7 +239,7 @@ def page_of(
     if folders[0].suffix != ".parquet" or not folders[0].is_file():
         return _of_run(read_run(folders[0]), title)
     table = read_sweep(folders[0])
-    options = [NAMES.get(option, option) for option in varied(table)]
+    options = [FIELDS[option].title for option in varied(table)]
     content = {"points": len(table), "options": options, "answer": answer(table)}
     return "sweep.html", charts_of_sweep(table), {"machine": title, **content}
 

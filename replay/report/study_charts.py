@@ -11,7 +11,8 @@ import numpy as np
 import pandas as pd
 
 from bft.models import InputError, read_table
-from bft.replay.options.options import Options
+from bft.replay.options.naming import label_of
+from bft.replay.options.options import FIELDS, Options
 from bft.replay.report.chart import Axis, Bars, Chart, distribution, label
 from bft.replay.report.run_charts import host_chart
 from bft.replay.results.figures import FIGURES, Figure
@@ -76,8 +77,6 @@ HARDLY = 0.01
 IN_SYSTEM = "jct_to_end_mean_s"
 # Usual subjects of a sweep come first: down, then as series.
 FIRST = ("tfwd_s", "max_jobs")
-UNLIMITED = "all jobs in play"
-NAMES = {"tfwd_s": "Tfwd", "max_jobs": "maxJ", "reserve": "nodes kept free"}
 
 
 def read_sweep(path: Path) -> pd.DataFrame:
@@ -117,7 +116,7 @@ def charts_of_sweep(table: pd.DataFrame) -> list[Chart]:
 
 
 def _over(table: pd.DataFrame, figure: Figure, axes: Sequence[str]) -> Chart:
-    ordered = table.sort_values(list(axes), key=_unlimited_last, kind="stable")
+    ordered = table.sort_values(list(axes), kind="stable")
     named = [ordered[axis].map(partial(_setting, axis)) for axis in axes]
     if len(axes) == 1:  # the only series
         named.append(pd.Series(figure.title, ordered.index, name="figure"))
@@ -155,7 +154,7 @@ def _effect(table: pd.DataFrame, option: str) -> tuple[float, str]:
 
     By means over points that differ in nothing else, of those with every value of the option.
     """
-    name = NAMES.get(option, option)
+    name = FIELDS[option].title
     settings = table[option].map(partial(_setting, option))
     others = [each for each in (*varied(table), "seed") if each in table and each != option]  # fmt: skip
     rest = [table[each].map(str) for each in others]
@@ -187,12 +186,5 @@ def _effect(table: pd.DataFrame, option: str) -> tuple[float, str]:
     return longer, text
 
 
-def _unlimited_last(column: pd.Series) -> pd.Series:
-    return column.replace(0, np.inf) if column.name == "max_jobs" else column
-
-
 def _setting(option: str, value: object) -> str:
-    if option == "max_jobs" and value == 0:
-        return UNLIMITED
-    text = f"{value:g}" if isinstance(value, int | float | np.number) else label(value)
-    return f"{NAMES.get(option, option)} {text}"
+    return label(label_of({option: value}))

@@ -288,9 +288,8 @@ def test_a_sweep_has_the_means_in_its_table(opened: Any, runs: Path) -> None:
         "rows => rows.map(row => [...row.cells].map(cell => cell.textContent))",
     )
     known = table.set_index(["tfwd_s", "max_jobs"])["outcome"]
-    words = {2: "maxJ 2", 0: "all jobs in play"}
     expected = {
-        (f"Tfwd {tfwd:g}", words[jobs]): of for (tfwd, jobs), of in known.items()
+        (f"-Tfwd {tfwd:g}", f"-maxJ {jobs}"): of for (tfwd, jobs), of in known.items()
     }
     shown = {
         (tfwd, jobs): float(mean.replace(",", "")) for tfwd, jobs, mean, *_ in rows

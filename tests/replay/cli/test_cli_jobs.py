@@ -262,7 +262,7 @@ def test_tokens_a_second_are_no_samples(fit: Fit) -> None:
         ("runs.csv -o out.csv --submit soon", "--submit"),
         (f"runs.csv -o out.xls {SUBMIT}", "written as .parquet, .csv or .jsonl"),
         (f"runs.csv -o runs.csv {SUBMIT}", "exists; --force replaces it"),
-        ("runs.csv --units 1,x", "expected whole numbers >= 1"),
+        ("runs.csv --units 1,x", "expected a whole number >= 1"),
         ("runs.csv --units 1 --max 2", "give --units or --max"),
         ("runs.csv --unit-batch 2", "--unit-batch is for logs"),
         ("runs.csv --batch-size 64", "--batch-size is for logs"),

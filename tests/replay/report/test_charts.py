@@ -250,14 +250,14 @@ def test_a_sweep_has_a_bar_for_each_pair_of_what_it_varied(
     pd.DataFrame(points).to_parquet("swept.parquet")
     (chart,) = charts_of([Path("swept.parquet")])
     assert isinstance(chart.drawing, Bars)
-    assert chart.drawing.names == ("Tfwd 30", "Tfwd 120", "Tfwd 600")
+    assert chart.drawing.names == ("-Tfwd 30", "-Tfwd 120", "-Tfwd 600")
     expected = {
-        f"maxJ {jobs}": [1e9 * (tfwd + 10 * jobs + 0.5) for tfwd in (30, 120, 600)]
+        f"-maxJ {jobs}": [1e9 * (tfwd + 10 * jobs + 0.5) for tfwd in (30, 120, 600)]
         for jobs in (5, 10)
     }
-    expected["maxJ 5"][0] += 0.5e9  # only the second seed is there
+    expected["-maxJ 5"][0] += 0.5e9  # only the second seed is there
     assert {n: bars.tolist() for n, bars in chart.drawing.series.items()} == expected
-    assert "Best: 700,500,000,000 samples at Tfwd 600, maxJ 10." in chart.note
+    assert "Best: 700,500,000,000 samples at -Tfwd 600, -maxJ 10." in chart.note
     assert chart.table["count"].tolist() == [1, 2, 2, 2, 2, 2]
     assert "Which options suit idle nodes" in page("swept.parquet")
     one = pd.DataFrame(points).assign(tfwd_s=1.0, max_jobs=1)
@@ -282,15 +282,15 @@ def test_the_page_of_a_sweep_begins_with_the_answer_and_has_its_numbers(
     pd.DataFrame(points).to_parquet("swept.parquet")
     text = page("swept.parquet")
     assert opening(text) == (
-        "All jobs in play: +6.1% samples over maxJ 10; Tfwd hardly matters (at most 0.1% of the outcome)."
+        "-maxJ 0: +6.1% samples over -maxJ 10; -Tfwd hardly matters (at most 0.1% of the outcome)."
     )
     outcome, times = charts_of([Path("swept.parquet")])
     assert isinstance(outcome.drawing, Bars)
-    assert list(outcome.drawing.series) == ["maxJ 5", "maxJ 10", "all jobs in play"]
-    bars = outcome.drawing.series["maxJ 5"]
+    assert list(outcome.drawing.series) == ["-maxJ 0", "-maxJ 5", "-maxJ 10"]
+    bars = outcome.drawing.series["-maxJ 5"]
     assert bars == pytest.approx([99.953e9, 99.962e9, 100.01e9])
     assert ">99,953,000,000</td>" in text
-    assert times.note.startswith("Best: 1 h at Tfwd 30, all jobs in play.")
+    assert times.note.startswith("Best: 1 h at -Tfwd 30, -maxJ 0.")
 
 
 def test_where_all_is_trained_a_sweep_answers_by_the_times_of_jobs(
@@ -302,8 +302,8 @@ def test_where_all_is_trained_a_sweep_answers_by_the_times_of_jobs(
         for tfwd, jct_s in ((10.0, 38_520.0), (60.0, 47_160.0), (300.0, 40_000.0))
     ]  # fmt: skip
     pd.DataFrame(points).to_parquet("swept.parquet")
-    answer = "Tfwd 10: as much is trained, but jobs take 10.7 h on average, not 13.1 h"
-    assert f"{answer} as with Tfwd 60." in page("swept.parquet")
+    answer = "-Tfwd 10: as much is trained, but jobs take 10.7 h on average, not 13.1 h"
+    assert f"{answer} as with -Tfwd 60." in page("swept.parquet")
 
 
 def test_figures_for_a_paper_have_titles_and_say_of_what_hours_are(
