@@ -11,11 +11,11 @@ from bft.replay.cli.main import run
 
 
 @pytest.fixture
-def refused(capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+def refused(here: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Runs a command that is refused: exit code 2, a message with these parts, no other output, nothing new on disk."""
 
     def files() -> dict[Path, int]:
-        return {path: path.stat().st_mtime_ns for path in Path().rglob("*")}
+        return {path: path.stat().st_mtime_ns for path in here.rglob("*")}
 
     def call(line: str | list[str], *parts: str) -> str:
         capsys.readouterr()

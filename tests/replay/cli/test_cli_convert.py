@@ -15,9 +15,8 @@ PARQUETS = ("steps.parquet", "jobs.parquet", "allocations.parquet")
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(here: Path) -> Path:
     """An empty working folder with a published trace and pair of job tables as pickles."""
-    monkeypatch.chdir(tmp_path)
     idle = (np.random.default_rng(1).random((30, 5)) < 0.5).astype(np.int8)
     idle[7] = idle[6]
     times = pd.date_range("2021-02-10T00:00:00.123456", periods=30, freq="61s")
@@ -42,7 +41,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "Os": [[0.0, 1.0, 1.9, 3.1]] * 4,
     }
     pd.DataFrame(curves, index=names).to_parquet("sc.parquet")
-    return tmp_path
+    return here
 
 
 def replayed(name: str, *args: str) -> dict[str, bytes]:

@@ -32,11 +32,10 @@ Ingest = Callable[..., tuple[str, str]]
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(here: Path) -> Path:
     """A working folder with the log of some jobs."""
-    monkeypatch.chdir(tmp_path)
     Path("jobs.sacct").write_text(written("sacct", JOBS))
-    return tmp_path
+    return here
 
 
 @pytest.fixture

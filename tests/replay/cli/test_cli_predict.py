@@ -12,9 +12,8 @@ from bft.models.learned.saved_models import read_model
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(here: Path) -> Path:
     """A working folder with a table of each sort."""
-    monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     user = rng.integers(0, 5, 1500)
     jobs = pd.DataFrame(
@@ -33,7 +32,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     profiles.assign(amp=0, label=label, model=[f"m{i % 6}" for i in range(60)]).to_csv(
         "profiles.csv", index=False
     )
-    return tmp_path
+    return here
 
 
 def test_a_model_learnt_on_the_command_line_is_that_of_the_library(

@@ -82,9 +82,8 @@ def to_csv(frame: pd.DataFrame, path: Path) -> Path:
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty working folder with a trace, a published pair of job tables, and a native one."""
-    monkeypatch.chdir(tmp_path)
     for variable in [name for name in os.environ if name.startswith("BFT_REPLAY")]:
         monkeypatch.delenv(variable)
     trace_frame().to_parquet("trace.parquet")
@@ -92,7 +91,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     jobs[["Tcup", "Tcdw", "Jmin", "Jmax", "Pmax", "Tsub"]].to_parquet("bd.parquet")
     jobs[["Ns", "Ps", "Os"]].to_parquet("sc.parquet")
     to_csv(jobs, Path("jobs.csv"))
-    return tmp_path
+    return here
 
 
 Refused = Callable[..., str]

@@ -16,9 +16,8 @@ XI = "model_a,model_b,xi_a,xi_b\na,b,1.2,1.1\na,a,1.3,1.3\n"
 
 
 @pytest.fixture
-def inputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def inputs(here: Path) -> list[str]:
     """A small trace and five jobs of two models."""
-    monkeypatch.chdir(tmp_path)
     Path("xi.csv").write_text(XI)
     Path("trace.csv").write_text(
         "time,node,idle\n"

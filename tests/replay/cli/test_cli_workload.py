@@ -32,8 +32,7 @@ class FirstWins:
 
 
 @pytest.fixture(autouse=True)
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def here(here: Path) -> Path:
     assert (
         run(["generate", "trace", "--nodes", "16", "--days", "0.25", "-o", "t.parquet"])
         == 0
@@ -56,7 +55,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         )
         == 0
     )
-    return tmp_path
+    return here
 
 
 REPLAY = [

@@ -21,10 +21,9 @@ vgg,128,bert,32,1,0.44,0.49
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def folder(here: Path) -> Path:
     Path("m.csv").write_text(MEASUREMENTS)
-    return tmp_path
+    return here
 
 
 def test_build_merges_both_sides_and_repeats_byte_by_byte(

@@ -68,14 +68,13 @@ print("1, 0, 0, 3")
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
     Path("loop.py").write_text(LOOP)
     Path("bin").mkdir()
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    return tmp_path
+    monkeypatch.setenv("PATH", f"{here / 'bin'}:/usr/bin:/bin")
+    return here
 
 
 def stand_in(name: str, script: str) -> None:
