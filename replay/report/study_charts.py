@@ -109,13 +109,14 @@ def charts_of_sweep(table: pd.DataFrame) -> list[Chart]:
     """Chart each main figure over the first two varied options: a bar for each pair of values."""
     axes = varied(table)[:2]
     return [
-        _over(table, figure, axes)
+        _of_figure(table, figure, axes)
         for figure in FIGURES.values()
         if figure.main and figure.path in table and table[figure.path].notna().any()
     ]
 
 
-def _over(table: pd.DataFrame, figure: Figure, axes: Sequence[str]) -> Chart:
+def _of_figure(table: pd.DataFrame, figure: Figure, axes: Sequence[str]) -> Chart:
+    """Chart the mean of a figure for each value, or pair of values, of the options `axes`."""
     ordered = table.sort_values(list(axes), kind="stable")
     named = [ordered[axis].map(partial(_setting, axis)) for axis in axes]
     if len(axes) == 1:  # the only series
