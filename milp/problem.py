@@ -345,7 +345,7 @@ class Problem:
             raise ProblemError(
                 f"current has {len(current)} entries for {len(rows)} jobs"
             )
-        if min(current, default=0) < 0:
+        if len(counts) and counts[counts.argmin()] < 0:
             raise ProblemError("current must be >= 0 for every job")
         if self.pairs:
             self._check_pairs()

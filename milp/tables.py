@@ -93,7 +93,7 @@ class Tables:
     ----------
     classes, owner
         The classes, and the class of each table: first a table of each class alone, then those beside partners.
-    values, line, begin, kept, debt
+    values, knots, begin, kept, debt
         As `fill` returns them.
     beside
         What a job that shares now is worth where it keeps what it may beside its partner, by class.
@@ -104,7 +104,7 @@ class Tables:
     classes: Classes
     owner: IntArray
     values: FloatArray
-    line: BoolArray
+    knots: IntArray
     begin: IntArray
     kept: IntArray
     debt: float
@@ -123,7 +123,7 @@ class Tables:
             positions = positions[owner]
         begin = np.empty(len(owner) + 1, np.int64)
         kept = np.empty(len(owner), np.int64)
-        values, line, debt = filled_by(problem.value)(
+        values, knots, debt = filled_by(problem.value)(
             *posed.terms.arrays,
             positions,
             posed.rows,
@@ -139,7 +139,7 @@ class Tables:
             kept,
         )
         if problem.value is not None:
-            _check(values, line, begin, [posed[j].name for j in positions])
+            knots = _bent(values, knots, begin, [posed[j].name for j in positions])
         for limit in problem.limits:
             if limit.used(problem.kinds_and_units(kept)[1]) > limit.most:
                 kept[list(limit.jobs)] = 0
@@ -151,7 +151,7 @@ class Tables:
                 worth = values[base + kept[c]]
                 # If it may not share on what it keeps it may have to stop.
                 beside[c] = float(values[base] if worth == -np.inf else worth)
-        return cls(classes, owner, values, line, begin, kept, debt, beside, places)
+        return cls(classes, owner, values, knots, begin, kept, debt, beside, places)
 
     def of(self, j: int, pair: Pair | None = None) -> FloatArray:
         """The value table of job j without sharing, or with its partner in `pair`; entry c is that of choice c."""
@@ -161,7 +161,7 @@ class Tables:
     def line_of(self, j: int) -> BoolArray:
         """Whether each entry of `of` without sharing lies on the line between its neighbours."""
         begin, end = self.place(j)
-        return self.line[begin:end]
+        return self._line[begin:end]
 
     def place(self, j: int, pair: Pair | None = None) -> tuple[int, int]:
         """Return where the table of job j, beside its partner in `pair`, begins and ends in `values`."""
@@ -169,6 +169,10 @@ class Tables:
         if pair is not None:
             t = self.places[t, pair.xi(j), pair.named(j)]
         return int(self.begin[t]), int(self.begin[t + 1])
+
+    @cached_property
+    def _line(self) -> BoolArray:
+        return _between(self.values, self.knots)
 
     @cached_property
     def alone(self) -> list[FloatArray]:
@@ -274,10 +278,16 @@ def _beside(
     return owner, (np.column_stack([xi, now[owner]]), ends, listed)
 
 
-def _check(
-    values: FloatArray, line: BoolArray, begin: IntArray, names: list[str]
-) -> None:
-    """Refuse what a value function of a user must not return; take from `line` what it bends."""
+def _between(values: FloatArray, knots: IntArray) -> BoolArray:
+    line = values > -np.inf
+    line[knots] = False
+    return line
+
+
+def _bent(
+    values: FloatArray, knots: IntArray, begin: IntArray, names: list[str]
+) -> IntArray:
+    """Refuse what a value function of a user must not return; return the knots, and what it bends between them."""
     wrong = ~(values < np.inf)
     wrong[begin[:-1]] |= np.isneginf(values[begin[:-1]])
     if wrong.any():
@@ -288,13 +298,16 @@ def _check(
         raise ProblemError(
             f"value: expected {expected}, not {values[first]} for job {names[which]!r} with {units} units"
         )
-    finite = np.where(np.isneginf(values), 0.0, np.abs(values))
+    allowed = values > -np.inf
+    finite = np.where(allowed, np.abs(values), 0.0)
     largest = np.maximum.reduceat(finite, begin[:-1])
+    line = _between(values, knots)
     at = np.flatnonzero(line)
     with np.errstate(invalid="ignore"):
         bend = np.abs(values[at + 1] - 2 * values[at] + values[at - 1])
     table = np.searchsorted(begin, at, side="right") - 1
     line[at] = bend <= EQUAL_SLOPES * largest[table]
+    return np.flatnonzero(allowed & ~line)
 
 
 def rules_all_out(problem: Problem) -> bool:

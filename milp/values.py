@@ -14,7 +14,7 @@ from types import FunctionType
 
 import numpy as np
 
-from bft.milp.jobs import BoolArray, FloatArray, IntArray, ProblemError
+from bft.milp.jobs import FloatArray, IntArray, ProblemError
 
 Value = Callable[..., float]
 """A function with the parameters of `value`."""
@@ -80,7 +80,7 @@ def check_value(worth: Value) -> None:
         raise ProblemError(f"{what}, not {named}: {error}") from None
 
 
-Filled = tuple[FloatArray, BoolArray, float]
+Filled = tuple[FloatArray, IntArray, float]
 
 
 def fill(
@@ -114,17 +114,19 @@ def fill(
 
     Returns
     -------
-    values, line
-        The value of choice c (`Problem`) at begin[t] + c, -inf where it is not allowed, and whether it lies on a
-        straight part of the job's curve, between its neighbours: no count does so where some have ratios of their own.
+    values
+        The value of choice c (`Problem`) at begin[t] + c, -inf where it is not allowed.
+    knots
+        The entries of allowed choices but those on a straight part of the job's curve, between their neighbours: no
+        count is there where some have ratios of their own. Ascending.
     debt
         What jobs that must shrink pay whatever is decided. It is not in their values, where it would hide differences.
     """
     tables, kinds = len(positions), len(units)
     before = _begins(shape, stretches, ends, positions, rows, units, begin)
     debt = 0.0
-    values, line = np.empty(begin[tables]), np.empty(begin[tables], np.bool_)
-    values[:], line[:] = -np.inf, False
+    values, filled = np.empty(begin[tables]), 0
+    values[:], knots = -np.inf, np.empty(begin[tables], np.int64)
     for t in range(tables):
         j, base = positions[t], begin[t]
         row, now, own, factor = rows[j], held[j], kind[j], weight[j]
@@ -142,6 +144,8 @@ def fill(
                 off, 1.0, rate, 0, now, up, down, weight[j], tfwd, stall
             )
             debt -= values[base]
+        knots[filled] = base
+        filled += 1
         for k in range(kinds):
             s = shape[row, k]
             if s < 0:
@@ -172,10 +176,6 @@ def fill(
                             run[u] = value(
                                 objective, alone, rate, n, has, up, down, factor, tfwd, stall
                             )  # fmt: skip
-                        line[at + max(a, least) : at + min(b, last) + 1] = (
-                            first == names
-                        )
-                    line[at + max(has - 1, 0) : at + has + 2] = False
                     for e in range(first, names):
                         n, ratio = int(named[e, 0]), named[e, 1]
                         if least <= n <= last:
@@ -184,11 +184,31 @@ def fill(
                                 objective, ratio, rate, n, has, up, down, factor, tfwd, stall
                             )  # fmt: skip
                             run[n - least] = worth if ratio < np.inf else -np.inf
+                    # Ratios of their own bend the line.
+                    filled = _add_knots(
+                        knots, filled, run, at, least, a, b if first == names else -1, has
+                    )  # fmt: skip
                     least = last + 1
         while keeps and values[base + before[own] + keeps] == -np.inf:
             keeps -= 1  # as another `value` may rule it out
         kept[t] = before[own] + keeps if keeps else 0
-    return values, line, debt
+    return values, knots[:filled], debt
+
+
+def _add_knots(
+    knots: IntArray, filled: int, run: FloatArray, at: int, least: int, a: int, b: int, has: int
+) -> int:  # fmt: skip
+    """Add the entries of the counts from `least`, but those from a to b that are not beside what the job holds."""
+    n = least
+    while n < least + len(run):
+        if a <= n <= b and abs(n - has) > 1:
+            n = min(b, has - 2) + 1 if n < has else b + 1
+            continue
+        if run[n - least] > -np.inf:
+            knots[filled] = at + n
+            filled += 1
+        n += 1
+    return filled
 
 
 def _begins(
@@ -236,7 +256,7 @@ def filled_by(worth: Value | None) -> Callable[..., Filled]:
     from bft.milp.exact.compiled import compiled
 
     own = compiled(value, keep=False)
-    parts = {each.__name__: compiled(each) for each in (_begins, _now)}
+    parts = {each.__name__: compiled(each) for each in (_add_knots, _begins, _now)}
     if worth is None:
         worth = own
     elif isinstance(worth, FunctionType):

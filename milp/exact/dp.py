@@ -68,11 +68,11 @@ def _search(
 ) -> tuple[bool, IntArray, float, float]:
     """Whether proven, the counts, their value, and how much more another allocation may be worth."""
     of, first, sizes = tables.classes
-    values, line, begin, kept = tables.values, tables.line, tables.begin, tables.kept
+    values, knots, begin, kept = tables.values, tables.knots, tables.begin, tables.kept
     held, units = problem.counts[first], problem.units
     counts, worth = np.empty(len(of), np.int64), np.empty(len(of))
     proven, filled, more = compiled_kernel().search(
-        of, sizes, begin, values, line, held, kept, units, most_steps, stop, counts, worth
+        of, sizes, begin, values, knots, held, kept, units, most_steps, stop, counts, worth
     )  # fmt: skip
     value = math.fsum(worth[:filled].tolist()) + tables.debt
     return proven, counts, value, more
@@ -104,12 +104,12 @@ def share_units(
     kept = np.array(allowed, dtype=np.int64) * (sum(allowed) <= units)
     one = np.ones(len(tables), dtype=np.int64)
     values = np.concatenate(tables)
-    line = np.zeros(len(values), np.bool_)
+    knots = np.flatnonzero(values > -np.inf)
     of, held = np.arange(len(tables)), np.asarray(current)
     flag, counts, worth = np.zeros(1, np.uint8), np.empty_like(of), np.empty(len(of))
     compiled_kernel().search(
-        of, one, offsets, values, line, held, kept, units, NO_LIMIT, flag, counts, worth
-    )
+        of, one, offsets, values, knots, held, kept, units, NO_LIMIT, flag, counts, worth
+    )  # fmt: skip
     return tuple(counts.tolist())
 
 

@@ -29,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.milp.exact.compiled import compiled
-from bft.milp.jobs import BoolArray, FloatArray, IntArray
+from bft.milp.jobs import FloatArray, IntArray
 from bft.milp.tolerances import CHARGE_QUANTA, EQUAL_SUMS, SCORE_BITS
 
 # The quanta that a changed job is charged, as compiled code wants them.
@@ -52,39 +52,82 @@ def _filled(length: int, number: int | np.int64) -> IntArray:
 @compiled
 def scores(
     values: FloatArray,
-    line: BoolArray,
+    knots: IntArray,
     offsets: IntArray,
     held: IntArray,
     kept: IntArray,
     sizes: IntArray,
-) -> tuple[IntArray, float, IntArray, IntArray]:
-    """Values as whole quanta below the best of their class, less a charge for a change, -NEVER where not allowed.
+) -> tuple[float, IntArray, IntArray, IntArray, IntArray]:
+    """Values as whole quanta below the best of their class, less a charge for a change, where they may matter.
 
     Returns
     -------
-    score, quantum
-        The scores, and what one is worth.
+    quantum
+        What a score of one is worth.
     corners, ends
-        Where scores do not lie on a line between their neighbours, ascending; those of class c before ends[c + 1].
+        Entries that may matter and between which scores lie on lines, ascending; those of class c before ends[c + 1].
+        On a line that falls to what does not matter, no count is as good as the fewer units where it begins.
+    score, slope
+        Of each corner its score, and what each count up to the next corner adds; -NEVER where none of these may matter.
     """
-    classes = len(held)
-    knots, ends, filled = np.empty(len(values), np.int64), _filled(classes + 1, 0), 0
-    best, stake, largest = np.empty(classes), 0.0, 0.0
-    for c in range(classes):
-        best[c] = values[offsets[c]]
-        for k in range(offsets[c], offsets[c + 1]):
-            if not line[k] and values[k] > -np.inf:
-                best[c] = max(best[c], values[k])
-                knots[filled] = k
+    ends, best, floor = (
+        _filled(len(sizes) + 1, 0),
+        np.empty(len(sizes)),
+        np.empty(len(sizes)),
+    )
+    quantum = _stakes(values, knots, offsets, kept, sizes, ends, best, floor)
+    per = 1.0 / quantum  # exact, as it is a power of two
+    most = 2 * len(knots)
+    corners, score = np.empty(most, np.int64), np.empty(most, np.int64)
+    slope, filled, begin = _filled(most, -NEVER), 0, 0
+    for c in range(len(sizes)):
+        before = offsets[c]
+        for k in knots[begin : ends[c + 1]]:
+            if values[k] >= floor[c]:
+                joined = k > before + 1 and values[k - 1] > -np.inf
+                if joined and values[before] < floor[c]:
+                    # Of the line between two knots only the end matters.
+                    rise = (values[k] - values[before]) / (k - before)
+                    first = max(before + 1, k - int((values[k] - floor[c]) / rise))
+                    worth = values[k] - rise * (k - first) - best[c]
+                    joined = first < k
+                    if joined:
+                        corners[filled] = first
+                        score[filled] = np.int64(np.rint(worth * per)) - CHARGE
+                        filled += 1
+                corners[filled] = k
+                score[filled] = np.int64(np.rint((values[k] - best[c]) * per))
+                score[filled] -= CHARGE * (k - offsets[c] != held[c])
+                if joined:
+                    more = score[filled] - score[filled - 1]
+                    slope[filled - 1] = more // (k - corners[filled - 1])
                 filled += 1
+            before = k
+        begin = ends[c + 1]
         ends[c + 1] = filled
+    return quantum, corners, ends, score, slope
+
+
+@compiled
+def _stakes(
+    values: FloatArray, knots: IntArray, offsets: IntArray, kept: IntArray, sizes: IntArray,
+    ends: IntArray, best: FloatArray, floor: FloatArray,
+) -> float:  # fmt: skip
+    """Find where the knots of each class end, its best value, and the least that may matter; return the quantum."""
+    i, stake, largest = 0, 0.0, 0.0
+    for c in range(len(sizes)):
+        best[c] = values[offsets[c]]
+        while i < len(knots) and knots[i] < offsets[c + 1]:
+            best[c] = max(best[c], values[knots[i]])
+            i += 1
+        ends[c + 1] = i
         keep = values[offsets[c] + kept[c]]
         stake += (best[c] - keep) * sizes[c]
         largest = max(largest, abs(best[c]), abs(keep))
     # No optimum has what is worth less.
     slack = EQUAL_SUMS * (stake + largest)
-    floor, at_stake = np.empty(classes), 0.0
-    for c in range(classes):
+    at_stake = 0.0
+    for c in range(len(sizes)):
         floor[c] = best[c] - stake - slack
         worst = best[c]
         for k in knots[ends[c] : ends[c + 1]]:
@@ -94,91 +137,37 @@ def scores(
         largest = max(largest, abs(worst))
     at_stake = max(at_stake, largest)
     exponent = int(np.ceil(np.log2(at_stake))) if at_stake > 0 else 0
-    quantum = 2.0 ** max(exponent - SCORE_BITS, -1000)
-    score = _filled(len(values), -NEVER)
-    corners, filled, begin = np.empty(len(values), np.int64), 0, 0
-    for c in range(classes):
-        base = before = offsets[c]
-        for k in knots[begin : ends[c + 1]]:
-            if values[k] >= floor[c]:
-                whole = np.int64(np.rint((values[k] - best[c]) / quantum))
-                score[k] = whole - CHARGE * (k - base != held[c])
-            if k > before + 1 and line[k - 1]:
-                end = _fill(score, values, before, k, floor[c], best[c], quantum)
-                if before < end < k:
-                    corners[filled] = end
-                    filled += 1
-            if score[k] > -NEVER:
-                corners[filled] = k
-                filled += 1
-            before = k
-        begin = ends[c + 1]
-        ends[c + 1] = filled
-    return score, quantum, corners, ends
-
-
-@compiled
-def _fill(
-    score: IntArray,
-    values: FloatArray,
-    a: int,
-    b: int,
-    floor: float,
-    best: float,
-    quantum: float,
-) -> int:
-    """Scores of the counts between two knots on one line, with one whole slope between those that may matter.
-
-    Returns the end of these where it is none of the knots, else one of the knots.
-    """
-    if values[a] < floor and values[b] < floor:
-        return a
-    rise = (values[b] - values[a]) / (b - a)
-    first, last = a, b
-    if values[a] < floor:
-        first = max(a + 1, b - int((values[b] - floor) / rise))
-    elif values[b] < floor:
-        last = min(b - 1, a + int((values[a] - floor) / -rise))
-    for k in (first, last):
-        if a < k < b:
-            value = (
-                values[b] - rise * (b - k) if first > a else values[a] + rise * (k - a)
-            )
-            score[k] = np.int64(np.rint((value - best) / quantum)) - CHARGE
-    if last > first:
-        slope = (score[last] - score[first]) // (last - first)
-        between = score[first + 1 : last]
-        for i in range(len(between)):
-            between[i] = score[first] + slope * (i + 1)
-    return first if first > a else last
+    return 2.0 ** max(exponent - SCORE_BITS, -1000)
 
 
 @compiled
 def _price_of(
-    score: IntArray, corners: IntArray, ends: IntArray, offsets: IntArray, sizes: IntArray, capacity: int
+    corners: IntArray, ends: IntArray, score: IntArray, offsets: IntArray, sizes: IntArray, capacity: int
 ) -> int:  # fmt: skip
     """The slope of the concave hulls at which so many units run out, 0 where all can have what they want."""
     # Of each segment of a hull the units, and what each of them raises the score by.
-    rise, step = np.empty(len(corners), np.int64), np.empty(len(corners), np.int64)
-    hull = np.empty(len(corners), np.int64)
+    most = ends[len(sizes)]
+    rise, step = np.empty(most, np.int64), np.empty(most, np.int64)
+    hull = np.empty(most, np.int64)
     filled, left, highest = 0, capacity, np.int64(0)
     for c in range(len(sizes)):
         height = 0
-        for k in corners[ends[c] : ends[c + 1]]:
-            if height and score[k] <= score[hull[height - 1]]:
+        for i in range(ends[c], ends[c + 1]):
+            if height and score[i] <= score[hull[height - 1]]:
                 continue
             while height > 1:
                 a, b = hull[height - 2], hull[height - 1]
-                before = float(score[b] - score[a]) * (k - b)
-                if before > float(score[k] - score[b]) * (b - a):
+                before = float(score[b] - score[a]) * (corners[i] - corners[b])
+                if before > float(score[i] - score[b]) * (corners[b] - corners[a]):
                     break
                 height -= 1
-            hull[height] = k
+            hull[height] = i
             height += 1
-        left -= (hull[0] - offsets[c]) * sizes[c]
+        left -= (corners[hull[0]] - offsets[c]) * sizes[c]
         for i in range(1, height):
-            units = hull[i] - hull[i - 1]
-            rise[filled] = (score[hull[i]] - score[hull[i - 1]]) // units
+            a, b = hull[i - 1], hull[i]
+            units = corners[b] - corners[a]
+            rise[filled] = (score[b] - score[a]) // units
             step[filled] = units * sizes[c]
             highest = max(highest, rise[filled])
             filled += 1
@@ -202,56 +191,82 @@ def _price_of(
 
 @compiled
 def _losses(
-    score: IntArray, corners: IntArray, ends: IntArray, offsets: IntArray, price: int, capacity: int, sizes: IntArray
+    corners: IntArray, ends: IntArray, score: IntArray, slope: IntArray, offsets: IntArray, price: int, capacity: int,
+    sizes: IntArray,
 ) -> tuple[IntArray, IntArray]:  # fmt: skip
-    """What choices lose at a price of a unit.
+    """What choices at corners lose at a price of a unit.
 
-    Between two corners losses rise or fall evenly, so extremes are at corners or beside where one begins to look.
+    Between two corners losses rise or fall evenly (`_spread`), so extremes are at corners or beside them.
 
     Returns
     -------
     loss
-        Loss of each choice, >= 0; NEVER where not allowed or beyond what others leave.
+        Loss of each choice at a corner, >= 0; NEVER elsewhere, and beyond what others leave.
     free
-        The least and the most units without loss of each class, and the least loss of more and of fewer: int64 of shape
-        (classes, 4).
+        The least and the most units without loss of each class, the least loss of more and of fewer, and the most that
+        others leave: int64 of shape (classes, 5).
     """
-    loss, free = _filled(len(score), NEVER), np.empty((len(sizes), 4), np.int64)
+    loss = _filled(offsets[len(sizes)], NEVER)
+    free = np.empty((len(sizes), 5), np.int64)
     room = capacity
     for c in range(len(sizes)):
         room -= (corners[ends[c]] - offsets[c]) * sizes[c]
     for c in range(len(sizes)):
         least, most = corners[ends[c]], min(offsets[c + 1] - 1, corners[ends[c]] + room)
-        last, best = ends[c], -NEVER
-        for k in corners[ends[c] : ends[c + 1]]:
-            if k <= most:
-                best = max(best, score[k] - price * (k - least))
-                last += 1
-        if score[most] > -NEVER:
-            best = max(best, score[most] - price * (most - least))
-        # A slice and a count from 0 let the compiler do several at once.
-        own, lost = score[least : most + 1], loss[least : most + 1]
-        for i in range(len(own)):
-            lost[i] = best - (own[i] - price * i) if own[i] > -NEVER else NEVER
+        last, best, farthest = ends[c], -NEVER, -NEVER
+        while last < ends[c + 1] and corners[last] <= most:
+            best = max(best, score[last] - price * (corners[last] - least))
+            last += 1
+        if slope[last - 1] > -NEVER:
+            # `most` lies between two corners.
+            farthest = score[last - 1] + slope[last - 1] * (most - corners[last - 1])
+            farthest -= price * (most - least)
+            best = max(best, farthest)
         low, high = NEVER, least
-        for k in corners[ends[c] : last]:
-            if loss[k] == 0:
-                low, high = min(low, k), k
-        if loss[most] == 0:
-            low, high = min(low, most), most
+        for i in range(ends[c], last):
+            loss[corners[i]] = best - (score[i] - price * (corners[i] - least))
+            if loss[corners[i]] == 0:
+                low, high = min(low, corners[i]), corners[i]
         above = below = NEVER
-        if high < most:
-            above = min(loss[high + 1], loss[most])
-        if low > least:
-            below = loss[low - 1]
-        for k in corners[ends[c] : last]:
+        if farthest == best:
+            low, high = min(low, most), most
+        elif farthest > -NEVER:
+            above = best - farthest
+        for i in range(ends[c], last):
+            k, fall = corners[i], price - slope[i]
             if k > high:
                 above = min(above, loss[k])
             elif k < low:
                 below = min(below, loss[k])
+            if slope[i] > -NEVER:
+                end = min(corners[i + 1], most)
+                if k == high < most:
+                    above = min(above, loss[k] + fall)
+                elif k < low == end:
+                    below = min(below, loss[k] + fall * (end - 1 - k))
         free[c, 0], free[c, 1] = low - offsets[c], high - offsets[c]
-        free[c, 2], free[c, 3] = above, below
+        free[c, 2], free[c, 3], free[c, 4] = above, below, most - offsets[c]
     return loss, free
+
+
+@compiled
+def _spread(
+    corners: IntArray, ends: IntArray, slope: IntArray, offsets: IntArray, price: int, free: IntArray, bound: int,
+    loss: IntArray,
+) -> None:  # fmt: skip
+    """Write the losses between corners, of classes of which several choices lose at most `bound`."""
+    for c in range(len(free)):
+        if free[c, 0] == free[c, 1] and bound < min(free[c, 2], free[c, 3]):
+            continue
+        after = offsets[c] + free[c, 4] + 1
+        for i in range(ends[c], ends[c + 1]):
+            if slope[i] == -NEVER or corners[i] >= after:
+                continue
+            first, fall = loss[corners[i]], price - slope[i]
+            # A slice and a count from 0 let the compiler do several at once.
+            between = loss[corners[i] + 1 : min(corners[i + 1], after)]
+            for u in range(len(between)):
+                between[u] = first + fall * (u + 1)
 
 
 @compiled
@@ -262,13 +277,13 @@ def _start(
     kept: IntArray,
     price: int,
     capacity: int,
+    slack: int,
     counts: IntArray,
 ) -> int:
     """Write an allocation of little loss to `counts`, and return what it loses.
 
-    All keep what they have, or get the fewest units of little loss, then more.
+    All keep what they have, or get the fewest units that lose at most `slack`, then more.
     """
-    slack = max(capacity, 1)
     left = capacity
     lost = price * capacity  # where all keep
     for j in range(len(of)):
@@ -319,15 +334,21 @@ def _within(
     # Canonical allocations give units to first members: how many of these may have more than what is without loss, and
     # from which on they may have less.
     more, fewer = np.empty(len(sizes), np.int64), np.empty(len(sizes), np.int64)
+    settled = np.empty(len(sizes), np.bool_)
     for c in range(len(sizes)):
         more[c] = bound // free[c, 2]
         fewer[c] = sizes[c] - bound // free[c, 3]
+        settled[c] = free[c, 0] == free[c, 1] and not more[c] and fewer[c] == sizes[c]
     # The fewest units of each job; the jobs that have several choices, and the least and most units of these.
     fewest, undecided = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
     span, several = np.empty((jobs, 2), np.int64), 0
     left, steps, low_sum, high_sum = capacity, 0, 0, 0
     for j in range(jobs):
         c = of[j]
+        if settled[c]:
+            fewest[j] = free[c, 0]
+            left -= free[c, 0]
+            continue
         base, member = offsets[c], rank[c]
         rank[c] += 1
         low = 0 if member >= fewer[c] else free[c, 0]
@@ -380,14 +401,14 @@ def _within(
 
 @compiled
 def search(
-    of: IntArray, sizes: IntArray, offsets: IntArray, values: FloatArray, line: BoolArray, held: IntArray,
+    of: IntArray, sizes: IntArray, offsets: IntArray, values: FloatArray, knots: IntArray, held: IntArray,
     kept: IntArray, capacity: int, most_steps: int, stop: Stop, counts: IntArray, worth: FloatArray,
 ) -> tuple[bool, int, float]:  # fmt: skip
     """Find the canonical allocation, or one of little loss where it cannot be proven.
 
     Parameters
     ----------
-    of, sizes, offsets, values, line, held, kept
+    of, sizes, offsets, values, knots, held, kept
         The classes and their tables (`Classes`, `Tables`), and the units that the jobs of each hold.
     capacity, most_steps, stop
         Idle units; the search ends unproven after so many steps, or when `stop` is set.
@@ -399,13 +420,18 @@ def search(
     proven, filled, more
         Whether it is proven, how many values there are, and how much more another allocation may be worth.
     """
-    score, quantum, corners, ends = scores(values, line, offsets, held, kept, sizes)
-    price = _price_of(score, corners, ends, offsets, sizes, capacity)
-    loss, free = _losses(score, corners, ends, offsets, price, capacity, sizes)
-    total = _start(of, offsets, loss, kept, price, capacity, counts)
+    quantum, corners, ends, score, slope = scores(
+        values, knots, offsets, held, kept, sizes
+    )
+    price = _price_of(corners, ends, score, offsets, sizes, capacity)
+    loss, free = _losses(corners, ends, score, slope, offsets, price, capacity, sizes)
+    slack = max(capacity, 1)
+    _spread(corners, ends, slope, offsets, price, free, slack, loss)
+    total = _start(of, offsets, loss, kept, price, capacity, slack, counts)
     bound = total if total <= capacity * FIRST else total // FIRST
     excluded, found = 0, 0
     while True:
+        _spread(corners, ends, slope, offsets, price, free, bound, loss)
         found = _within(
             of, offsets, loss, free, sizes, price, capacity, bound, most_steps, stop, counts
         )  # fmt: skip

@@ -666,3 +666,16 @@ def test_a_job_takes_some_units_of_a_stretch_that_is_not_worth_the_price() -> No
     late = Job("late", 1, 8, ns=[0, 2, 8], os=[0, 200, 206], tcup=0.0, tcdw=0.0)
     problem = Problem(105, 120.0, (many, large, late), (0, 0, 0))
     assert solve(problem, backend="exact").counts == (100, 0, 5)
+
+
+def test_the_most_units_that_are_left_may_lie_on_a_stretch_that_pays_at_its_end() -> (
+    None
+):
+    # At the price of a unit `late` loses less on the 10 that others leave than without any, and more at its breakpoint.
+    runs, waits = (
+        Job(name, 1, 1, ns=[0, 1], os=[0, worth], tcup=0.0, tcdw=0.0)
+        for name, worth in (("runs", 1000), ("waits", 100))
+    )
+    late = Job("late", 8, 20, ns=[0, 8, 20], os=[15, 0, 120], tcup=0.0, tcdw=0.0)
+    problem = Problem(12, 120.0, (runs, waits, late), (1, 0, 0))
+    assert solve(problem, backend="exact").counts == (1, 1, 10)
