@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, overload
 import pandas as pd
 
 from bft import milp
-from bft._run import Run
+from bft._run import Run, path_of
 from bft.milp import Problem, Solution
 from bft.models import InputError, JobTable, XiTable, jobs_from_frame, xi_from_frame
 from bft.models.checks import FLAG, refuse_unknown
@@ -110,7 +110,8 @@ def replay(
             )
         with chosen(policy) as name:
             made = Options(**full_names({**stated, "policy": name}))
-            folder = Path(tempfile.mkdtemp(prefix="bft-") if out is None else out)
+            made_up = tempfile.mkdtemp(prefix="bft-") if out is None else out
+            folder = path_of("out", made_up)
             try:
                 with (
                     Shown(drawn=True) if progress else nullcontext(_Logged()) as watcher
@@ -401,9 +402,8 @@ def log_options(stated: Mapping[str, Any]) -> IngestOptions:
 
 def several(files: str | Path | Sequence[str | Path]) -> list[str]:
     """Names of one file, or of several."""
-    return (
-        [str(files)] if isinstance(files, str | Path) else [str(file) for file in files]
-    )
+    each = files if isinstance(files, list | tuple) else [files]
+    return [str(path_of("files", file)) for file in each]
 
 
 @overload

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import tempfile
 import weakref
 from functools import cached_property
 from pathlib import Path
@@ -26,6 +25,13 @@ from bft.replay.studies.run_files import RunFiles
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+def path_of(name: str, value: object) -> Path:
+    """An argument as a path, or an error that names it."""
+    if not isinstance(value, str | Path):
+        raise InputError(f"{name}: expected a path, not {value!r:.60}")
+    return Path(value)
 
 
 class Run(RunFiles):
@@ -67,24 +73,25 @@ class Run(RunFiles):
     Timestamp('2021-02-10 00:20:00+0000', tz='UTC')
     """
 
+    _removal: weakref.finalize[Any, Any] | None = None
+
     def __init__(self, folder: str | Path) -> None:
-        super().__init__(Path(folder), read_summary(Path(folder)))
-        self._is_temporary = False
+        path = path_of("folder", folder)
+        super().__init__(path, read_summary(path))
 
     @classmethod
     def temporary(cls, folder: Path) -> Run:
         """The run in a folder that is removed with the object."""
         run = cls(folder)
-        run._is_temporary = True
-        weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True)
+        run._removal = weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True)
         return run
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how a `Run` is pickled: as the path of its folder, or the content of its files if it is temporary."""
-        if not self._is_temporary:
+        """Return how a `Run` is pickled: as the path of its folder; a temporary one is then removed with the copy."""
+        if self._removal is None:
             return Run, (self.folder.absolute(),)
-        files = {path.name: path.read_bytes() for path in sorted(self.folder.iterdir())}
-        return _unpacked, (files,)
+        self._removal.detach()
+        return Run.temporary, (self.folder,)
 
     @property
     def notes(self) -> list[str]:
@@ -132,10 +139,11 @@ class Run(RunFiles):
         ...     page.read_text()[:15]
         '<!DOCTYPE html>'
         """
-        check_page(Path(path))
-        with drafted(path) as draft:
+        page = path_of("path", path)
+        check_page(page)
+        with drafted(page) as draft:
             write_report([self.folder], draft, title=title)
-        return Path(path)
+        return page
 
     def save(self, folder: str | Path) -> Run:
         """Copy the run directory to where it stays, and return the run there.
@@ -156,7 +164,7 @@ class Run(RunFiles):
         ['summary.json', 'timing.json']
         """
         try:
-            with run_directory(Path(folder), force=False) as draft:
+            with run_directory(path_of("folder", folder), force=False) as draft:
                 shutil.copytree(self.folder, draft, dirs_exist_ok=True)
         except InputError as error:
             what = error.what.partition(";")[0]  # the rest names options of replays
@@ -172,11 +180,3 @@ class Run(RunFiles):
         lines = list(headlines(self.metrics, jobs["generated_load"]))
         width = max(len(label) for label, _ in lines)
         return "\n".join([title, *(f"{name:<{width}}  {value}" for name, value in lines)])  # fmt: skip
-
-
-def _unpacked(files: dict[str, bytes]) -> Run:
-    """The run of these files, in a temporary folder of its own."""
-    folder = Path(tempfile.mkdtemp(prefix="bft-"))
-    for name, content in files.items():
-        (folder / name).write_bytes(content)
-    return Run.temporary(folder)

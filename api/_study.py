@@ -22,6 +22,7 @@ from bft._replay import (
     several,
     stages,
 )
+from bft._run import path_of
 from bft.models import InputError, JobTable, write_jobs
 from bft.models.checks import refuse_unknown
 from bft.replay import NodeTrace, write_trace
@@ -125,7 +126,7 @@ def compare(
     {'variant': ['fifo', 'srtf'], 'jobs_finished': [25.0, 31.0]}
     """
     with arguments_named(), ExitStack() as registered:
-        place = Study(Path(study))
+        place = Study(path_of("study", study))
         common = {**_inputs(place, trace, jobs), **full_names(options)}
         named: dict[str, dict[str, Any]] = {}
         own: set[str] = set()
@@ -213,7 +214,7 @@ def sweep(
     [[5, 'done'], [10, 'done']]
     """
     with arguments_named():
-        place = Study(Path(study))
+        place = Study(path_of("study", study))
         common = {**_inputs(place, trace, jobs), **full_names(options)}
         named = {
             str(name): full_names(options_of)
@@ -278,7 +279,7 @@ def evaluate(
     of_logs = {field.name for field in fields(IngestOptions)}
     refuse_unknown(options, {*of_logs, *stated})
     names = several(files)
-    folder = evaluation.folder_of(names) if out is None else Path(out)
+    folder = evaluation.folder_of(names) if out is None else path_of("out", out)
     with arguments_named(), stages(evaluation.STAGES, progress=progress) as shown:
         return evaluation.evaluate(
             form,

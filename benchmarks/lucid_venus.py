@@ -1,10 +1,10 @@
-"""Lucid's artifact on Venus as inputs and plans of `bft-replay compare`; benchmarks/README.md lists what each shows.
+"""Lucid's artifact on Venus as inputs and arguments of `bft-replay compare` (benchmarks/README.md).
 
     python benchmarks/lucid_venus.py FOLDER
 
 Writes into FOLDER: the jobs with the artifact's estimates and sharing scores, the virtual clusters (those of Lucid
-without the profiler's nodes), measured pairs, the forecast, counts of submissions, and the plans policies.toml and
-ablations.toml, whose paths are as FOLDER is given. Reference data are not in the repository: BFT_REFERENCE names
+without the profiler's nodes), measured pairs, the forecast, counts of submissions, and the arguments policies.args and
+ablations.args, whose paths are as FOLDER is given. Reference data are not in the repository: BFT_REFERENCE names
 their folder.
 """
 
@@ -24,51 +24,30 @@ UNIT_MEMORY_GIB = 24.0
 # Where the profiler's two nodes come from.
 PROFILER_FROM = ("vc8Gr", "vcefl")
 POLICIES = """\
-# Lucid's artifact: all policies on all virtual clusters.
-[options]
-jobs = "{folder}/jobs.csv"
-jobs-format = "venus"
-cluster = "{folder}/vcs.csv"
-[variants.fifo]
-policy = "fifo"
-[variants.sjf]
-policy = "sjf"
-[variants.qssf]
-policy = "qssf"
-[variants.tiresias]
-policy = "tiresias-l"
-compat = "lucid"
-[variants.lucid]
-{lucid}
+--jobs {folder}/jobs.csv --jobs-format venus
+--variant "fifo: --policy fifo --cluster {folder}/vcs.csv"
+--variant "sjf: --policy sjf --cluster {folder}/vcs.csv"
+--variant "qssf: --policy qssf --cluster {folder}/vcs.csv"
+--variant "tiresias: --policy tiresias-l --option compat=lucid --cluster {folder}/vcs.csv"
+--variant "lucid: {lucid}"
 """
-LUCID = """\
-policy = "lucid"
-compat = "lucid"
-cluster = "{folder}/vcs-lucid.csv"
-xi = "{folder}/xi.csv"
-unit-memory = {memory}
-"set forecast" = "{folder}/forecast.csv"
-"""
-ABLATIONS = """\
+LUCID = (
+    "--policy lucid --option compat=lucid --cluster {folder}/vcs-lucid.csv --xi {folder}/xi.csv "
+    "--option unit-memory={memory} --set forecast={folder}/forecast.csv"
+)
 # Lucid without one of its models each.
-[options]
-jobs = "{folder}/jobs.csv"
-jobs-format = "venus"
-[variants.lucid]
-{lucid}
-[variants."without packing"]
-{lucid}"set packing" = "no"
-[variants."without forecast"]
-{none}
-[variants."always busy"]
-{busy}
-[variants."without estimator"]
-{lucid}"set estimator" = "none"
+ABLATIONS = """\
+--jobs {folder}/jobs.csv --jobs-format venus
+--variant "lucid: {lucid}"
+--variant "without packing: {lucid} --set packing=no"
+--variant "without forecast: {none}"
+--variant "always busy: {busy}"
+--variant "without estimator: {lucid} --set estimator=none"
 """
 
 
 def prepare(lucid: Path, folder: Path, vcs: Sequence[str] = ()) -> None:
-    """Write the inputs and plans of all virtual clusters, or of some."""
+    """Write the inputs and arguments of all virtual clusters, or of some."""
     folder.mkdir(parents=True, exist_ok=True)
     nodes = pd.read_csv(lucid / "vc_config.csv", index_col=0)["num"]
     nodes = nodes.loc[list(vcs)] if vcs else nodes
@@ -112,11 +91,11 @@ def prepare(lucid: Path, folder: Path, vcs: Sequence[str] = ()) -> None:
         counts.to_csv(folder / f"{target}.csv", index=False)
 
     ours = LUCID.format(folder=folder, memory=UNIT_MEMORY_GIB)
-    (folder / "policies.toml").write_text(POLICIES.format(folder=folder, lucid=ours))
+    (folder / "policies.args").write_text(POLICIES.format(folder=folder, lucid=ours))
     steady = {
         name: ours.replace(f"{folder}/forecast.csv", name) for name in ("none", "busy")
     }
-    (folder / "ablations.toml").write_text(
+    (folder / "ablations.args").write_text(
         ABLATIONS.format(folder=folder, lucid=ours, **steady)
     )
 
@@ -127,9 +106,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     given = parser.parse_args()
     prepare(reference_folder() / "lucid", given.folder)
-    print(
-        f"{given.folder}/policies.toml, {given.folder}/ablations.toml: plans for bft-replay compare --plan"
-    )
+    print(f"xargs bft-replay compare < {given.folder}/policies.args, or ablations.args")
 
 
 if __name__ == "__main__":

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from bft.models.measure.training_log import (
         StepTimes as StepTimes,
         read_log as read_log,
+        read_logs as read_logs,
         read_step_times as read_step_times,
     )
     from bft.models.measure.xi_measurements import (
@@ -90,6 +91,7 @@ if TYPE_CHECKING:
         ScalabilityFit as ScalabilityFit,
         Throughputs as Throughputs,
         fit_scalability as fit_scalability,
+        fitted_jobs as fitted_jobs,
         read_throughputs as read_throughputs,
     )
     from bft.models.tables import (

@@ -15,14 +15,19 @@ MAX_SENTENCE: Final = 1_500
 
 # An error names an option as `$max_jobs`: on the command line that is its flag. `replay/options` adds its own.
 FLAGS: Final = {
+    "batch_size": "--batch-size",
     "begin": "--from",
     "end": "--to",
     "force": "--force",
     "out": "--out",
     "pattern": "--pattern",
+    "pmax": "--pmax",
     "skip_rows": "--skip-rows",
     "sort": "--sort",
+    "submit": "--submit",
     "trust_pickle": "--trust-pickle",
+    "unit_batch": "--unit-batch",
+    "units": "--units",
 }
 # What the caller calls them: flags, or arguments in Python.
 option_names: ContextVar[Mapping[str, str]] = ContextVar("options", default=FLAGS)

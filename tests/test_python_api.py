@@ -128,6 +128,7 @@ def test_invalid_values_are_reported_with_the_names_of_arguments(
             {"jobs": 3},
             "jobs: expected a path, a DataFrame or an object of ours, not int",
         ),
+        ({"out": 3}, "out: expected a path, not 3"),
         ({"jobs": example.jobs.drop(columns="Pmax")}, r"\(a DataFrame\).*Pmax"),
         ({"jobs": example.jobs, "jobs_format": "philly"}, "jobs_format is for files"),
         ({"trace": example.trace, "skip_rows": 3}, "a NodeTrace has none"),
@@ -179,17 +180,9 @@ def test_a_run_without_a_folder_is_removed_with_its_object_and_can_be_saved(
         out="kept",
         **FEW,
     )
-    again = refused(
-        "holds an earlier run",
-        bft.Run("kept").save,
-        "kept",
-    )
+    again = refused("holds an earlier run", bft.Run("kept").save, "kept")
     assert "force" not in str(again)
-    refused(
-        "is not a run directory",
-        bft.Run,
-        here,
-    )
+    refused("is not a run directory", bft.Run, here)
 
 
 def test_notes_are_kept_and_logged(
@@ -367,11 +360,14 @@ def test_arguments_that_make_no_sense_are_named(
         (bft.compare, {"a": {"tfwd": -1}, "b": "srtf"}, "a: tfwd_s: expected"),
         (partial(bft.compare, seeds=3), two, "seed: expected a list of values, not 3"),
         (partial(bft.compare, split=3), two, "split: expected one of vc, user"),
+        (partial(bft.compare, study=3), two, "study: expected a path, not 3"),
         (bft.sweep, [10, 60], "expected a dictionary by name of option"),
         (bft.sweep, {"tfwd": 10}, "tfwd_s: expected a list of values, not 10"),
         (bft.sweep, {"policy": "fifo"}, "policy: expected a list of values"),
     ]:
         refused(message, call, *example, what, workers=0, dedicated=False)
+    for call in (bft.ingest, bft.evaluate, bft.Run):
+        refused("expected a path, not 3", call, 3)
 
 
 def test_a_run_survives_a_process_pool(here: Path) -> None:

@@ -133,57 +133,6 @@ class DurationEstimator:
         return _features(_submitted(jobs, self.optional, source), known, self.optional)
 
 
-def baselines(
-    before: pd.DataFrame, after: pd.DataFrame, past: pd.DataFrame, *, source: str = ""
-) -> dict[str, FloatArray]:
-    """Predict without a model; the tables are those of `split_in_time`.
-
-    Returns
-    -------
-    dict
-        Name -> seconds of shape (after,). `user at size`: the mean logarithm of the jobs of that user and size that had
-        finished at the submission, with that of all the user's as one job more, and so on for all jobs. `constant`: the
-        mean logarithm of all in `before`.
-    """
-    learnt = _past(before, (), source)
-    known = pd.concat([learnt, _past(past, (), source)])
-    by_user = _features(_submitted(after, (), source), known, ())["user_gpus_mean"]
-    logs = {
-        "user at size": by_user.to_numpy(),
-        "constant": np.full(len(after), learnt["target"].mean()),
-    }
-    return {name: np.expm1(values) for name, values in logs.items()}
-
-
-def split_in_time(
-    jobs: pd.DataFrame, share: float, *, source: str = ""
-) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
-    """Split finished jobs for a fair test at the instant when the last `share` of them begins to be submitted.
-
-    Parameters
-    ----------
-    jobs
-        See `DurationEstimator`.
-    share
-        Of the jobs, in (0, 1).
-    source
-        File to name in messages.
-
-    Returns
-    -------
-    before, after, past
-        Those that had finished by then, to learn from; those submitted from then on, to predict; and all that are not
-        in `before`, which become known as time goes on: `train(before).predict(after, past=past)`.
-    """
-    finish_s = _past(jobs, (), source)["finish_s"].to_numpy()
-    if not len(jobs):
-        raise InputError("no jobs", file=source or None)
-    submit = Rows(jobs, source).all_seconds("submit_time")
-    instant = np.sort(submit)[int(len(submit) * (1 - share))]
-    known = finish_s < instant
-    return jobs[known], jobs[submit >= instant], jobs[~known]
-
-
 def _submitted(
     frame: pd.DataFrame, optional: Sequence[str], source: str
 ) -> pd.DataFrame:

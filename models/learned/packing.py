@@ -215,24 +215,6 @@ def sharing_scores(pairs: pd.DataFrame, *, source: str = "") -> pd.DataFrame:
     )
 
 
-def leave_one_model_out(
-    profiles: pd.DataFrame, *, seed: int = 0, source: str = ""
-) -> Scores:
-    """Scores of each profile by an analyser that has seen no profile of the same model: int64 of shape (profiles,)."""
-    rows = Rows(profiles, source).require(("model", *FEATURES, "label"))
-    model = rows.all_names("model")
-    result = np.zeros(len(profiles), dtype=np.int64)
-    for left_out in np.unique(model):
-        held = model == left_out
-        if held.all():
-            raise rows.error(
-                "all profiles are of one model, expected several", column="model"
-            )
-        analyser = PackingAnalyser.train(profiles[~held], seed=seed, source=source)
-        result[held] = analyser.scores(profiles[held], source=source)
-    return result
-
-
 def _features(profiles: Rows) -> FloatArray:
     """The tree's features of profiles: float64 of shape (profiles, features)."""
     return np.column_stack([profiles.all_numbers(column, min=0) for column in FEATURES])

@@ -43,6 +43,7 @@ from bft.models.measure.log_forms import (
     quoted_line,
     step_counter,
 )
+from bft.models.speed.scalability import Throughputs
 
 # What a log times.
 Basis = Literal["step", "sample", "token"]
@@ -50,6 +51,10 @@ Basis = Literal["step", "sample", "token"]
 DISAGREES: Final = 3.0
 # Two statements of one line that differ by more than this factor, as a rule, are of different things.
 CONTRADICTS: Final = 1.5
+# A batch size that differs from the log's own by more than this factor is reported.
+OTHER_BATCH: Final = 1.05
+# Steps that more units shorten by less than a tenth are of batches that grow with the units.
+ALIKE: Final = 0.9
 # Fewer durations by time stamps than this contradict nothing.
 MIN_STAMPED: Final = 4
 # Spans between time stamps are added up until they are this many times what a stamp resolves: 5 % at most.
@@ -138,6 +143,24 @@ class StepTimes:
         low = max(low - 1, 0)
         return float(ordered[low]), float(ordered[len(ordered) - 1 - low])
 
+    def agrees(self, batch: float) -> bool:
+        """Whether the log itself states so many samples a step."""
+        return 1 / OTHER_BATCH < (self.stated or 0.0) / batch < OTHER_BATCH
+
+    @property
+    def remarks(self) -> list[str]:
+        """What was read from the log, what was not, and what is unusual."""
+        remarks = [f"read {self.used}", *self.notes]
+        if self.unused:
+            remarks.append(f"not used: {', '.join(self.unused)}")
+        if self.ignored:
+            why = "durations are not > 0, or their step counter went back"
+            remarks.append(f"{self.ignored} of its {why}")
+        if self.stated and self.samples and not self.agrees(self.samples):
+            stated = f"the log states {self.stated:.5g} samples a step"
+            remarks.append(f"{stated}; {self.samples:g} were given, and count")
+        return remarks
+
     @property
     def rate(self) -> float:
         """Median samples a second.
@@ -187,6 +210,88 @@ def read_log(
             units=units,
             source=str(path),
         )
+
+
+def read_logs(
+    logs: Sequence[str | Path],
+    units: Sequence[int],
+    pattern: str | None = None,
+    *,
+    batch_size: float | None = None,
+    unit_batch: float | None = None,
+    warmup: int = 10,
+    name: str | None = None,
+) -> tuple[Throughputs, list[StepTimes]]:
+    r"""Read the throughputs of one model from its training logs, each on some number of units.
+
+    Parameters
+    ----------
+    logs, units
+        The files, and on how many units each ran.
+    pattern, warmup
+        As for `read_step_times`.
+    batch_size, unit_batch
+        Samples a step over all units, or of each unit; what the logs say when both are None.
+    name
+        Name of the model; None: that of the first file.
+
+    Returns
+    -------
+    Its throughputs (samples/s; tokens/s where the logs state nothing else), and the step times of each log.
+
+    Raises
+    ------
+    InputError
+        When a log cannot be read or states no rate, or the batch of a unit was given as that of all.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     file = Path(folder, "net.log")
+    ...     _ = file.write_text("".join(f"step {k} 0.5 s/it\n" for k in range(30)))
+    ...     measured, [steps] = read_logs([file], [4], unit_batch=16)
+    >>> measured.model, measured.throughput.tolist()
+    ('net', [128.0])
+    """
+    if unit_batch and batch_size:
+        raise InputError("give $unit_batch or $batch_size, not both")
+    if len(units) != len(logs):
+        what = f"$units must give the units of each log: {len(logs)} of them, as in 4,8"
+        raise InputError(what)
+    found: list[StepTimes] = []
+    for log, count in zip(logs, units, strict=True):
+        batch = unit_batch * count if unit_batch else batch_size
+        times = read_log(log, pattern, batch_size=batch, warmup=warmup, units=count)
+        found.append(times)
+        what = hint = ""
+        if times.per == "token" and batch is not None:
+            what = "states tokens a second only, and a batch size in samples does not give the tokens of a step"
+            hint = "leave the batch size out: the curve, and $pmax, are then in tokens"
+        elif (times.per == "token") != (found[0].per == "token"):
+            what = (
+                "some of the logs state tokens a second only, others samples or steps"
+            )
+        elif times.samples is None:
+            what = "does not state samples a step"
+            hint = "give $batch_size or $unit_batch"
+        if what:
+            raise InputError(what, file=log, hint=hint)
+    steps = {
+        count: times.median_s
+        for count, times in zip(units, found, strict=True)
+        if times.basis == "step" and batch_size and not times.agrees(batch_size)
+    }
+    few, many = min(steps, default=0), max(steps, default=0)
+    if few < many and steps[many] > ALIKE * steps[few]:
+        raise InputError(
+            f"a step takes as long on {many} units ({steps[many]:.4g} s) as on {few} ({steps[few]:.4g} s): each unit "
+            f"has a batch of its own, and {batch_size:g} samples are not those of all",
+            hint="give $unit_batch, the samples of a step and unit, instead of $batch_size",
+        )
+    model = name or Path(logs[0]).name.split(".")[0]
+    rates = np.array([times.rate for times in found])
+    return Throughputs(model, np.array(units), rates), found
 
 
 def read_step_times(

@@ -173,6 +173,8 @@ def _alone_s(solo: Sequence[_Run], run: _Run, row: Row, column: str) -> float:
 
 # --- what is odd in a table, and what to measure again ---
 
+# Ratios above it are named: two jobs that only take turns slow down twofold.
+IMPLAUSIBLE = 5.0
 # Ratios of one pair that differ by more than this are reported: repetitions of a measurement rarely do.
 ALIKE = 0.1
 # Columns that identify a pair.
@@ -195,15 +197,13 @@ def _sides(table: XiTable) -> pd.DataFrame:
     return frame.astype(dict.fromkeys(("batch_a", "batch_b", "units"), float))
 
 
-def check_xi(table: XiTable, implausible: float) -> dict[str, Any]:
+def check_xi(table: XiTable) -> dict[str, Any]:
     """Findings, ready for JSON.
 
     Parameters
     ----------
     table
         The table to check.
-    implausible
-        Ratios above it are named: two jobs that only take turns slow down twofold.
 
     Returns
     -------
@@ -217,7 +217,7 @@ def check_xi(table: XiTable, implausible: float) -> dict[str, Any]:
     --------
     >>> from bft.models.sharing.xi_table import Measurement
     >>> table = XiTable([Measurement("a", "b", 0.9, 1.1), Measurement("a", "c", 1.2, 7.0)])
-    >>> for suspect in check_xi(table, 5.0)["retest"]:
+    >>> for suspect in check_xi(table)["retest"]:
     ...     print(suspect["row"], suspect["reason"])
     1 xi of a beside b is 0.9, below 1
     2 xi of c beside a is 7, above 5
@@ -236,8 +236,8 @@ def check_xi(table: XiTable, implausible: float) -> dict[str, Any]:
         reason = f"xi of {victim} beside {partner} is {side.xi:g}"
         if side.xi < 1:
             reasons.setdefault(side.row, []).append(f"{reason}, below 1")
-        elif side.xi > implausible:
-            reasons.setdefault(side.row, []).append(f"{reason}, above {implausible:g}")
+        elif side.xi > IMPLAUSIBLE:
+            reasons.setdefault(side.row, []).append(f"{reason}, above {IMPLAUSIBLE:g}")
             high.append({"victim": victim, "partner": partner, "xi": side.xi})
     asymmetric = []
     key: Any

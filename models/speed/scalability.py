@@ -5,17 +5,20 @@ Every fit reports its distance from the measurements, and which points lie outsi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, Literal, TypeVar
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from bft.models.cells import Row, Rows
 from bft.models.curves import Curve, FloatArray, positive_array
 from bft.models.errors import InputError
+from bft.models.job_tables import jobs_from_frame
+from bft.models.jobs import JobTable
 from bft.models.tables import read_table
 
 Kind = Literal["piecewise", "amdahl", "usl"]
@@ -24,6 +27,9 @@ V = TypeVar("V")
 
 # Sizes that the parameters of a kind take to be determined.
 SIZES_NEEDED: Final[dict[Kind, int]] = {"piecewise": 1, "amdahl": 2, "usl": 3}
+
+# Work of a training of the paper, samples: 100 epochs of ImageNet.
+PMAX: Final = 1.3e8
 
 # Repetitions that spread further than this share of their median, and gains beyond linear, are reported.
 NOISE, SUPERLINEAR = 0.1, 0.05
@@ -337,3 +343,70 @@ def sizes_up_to(measured: Throughputs, max_units: int | None = None) -> list[int
     last = sizes[-1] if max_units is None else max_units
     powers = [2**k for k in range(last.bit_length())]
     return sorted({n for n in (*sizes, *powers) if sizes[0] <= n < last} | {last})
+
+
+def fitted_jobs(
+    fitted: Iterable[tuple[Throughputs, ScalabilityFit]],
+    *,
+    submit: str | pd.Timestamp | None = None,
+    pmax: float = PMAX,
+    tcup: float = 18.0,
+    tcdw: float = 12.0,
+    sizes: str | None = None,
+) -> JobTable:
+    """Make a job of each fitted curve, from the smallest measured size to the curve's last, or to its peak.
+
+    Parameters
+    ----------
+    fitted
+        Measurements, each with what was fitted to them.
+    submit, pmax
+        Submission (UTC) and work (samples) of jobs whose measurements state none.
+    tcup, tcdw
+        Seconds to grow and to shrink.
+    sizes
+        The only numbers of units on which the jobs run, such as `1,2,4` or `powers-of-2`.
+
+    Raises
+    ------
+    InputError
+        When a job has no submission, or a value is not allowed.
+
+    Examples
+    --------
+    >>> measured = Throughputs("bert", [1, 2, 4], [10.0, 20.0, 18.0])
+    >>> jobs = fitted_jobs([(measured, fit_scalability(measured))], submit="2024-03-04")
+    >>> [(job.name, job.jmin, job.jmax, job.pmax) for job in jobs], jobs.notes[0][:35]
+    ([('bert', 1, 2, 130000000.0)], 'bert: falls beyond its peak, 20 sam')
+    """
+    rows, notes = [], []
+    for own, entry in fitted:
+        if submit is None and own.submit_ns is None:
+            what = f"a job needs $submit, or a column submit of the table: {own.model} has none"
+            raise InputError(what, hint="such as the start of the trace")
+        curve, last = entry.curve, int(entry.curve.last)
+        low = min(int(own.sizes()[0]), last)
+        jmax = max(entry.peak, low)
+        if jmax < last:
+            notes.append(
+                f"{entry.model}: falls beyond its peak, {curve.at(jmax):.5g} samples/s at {jmax} units and "
+                f"{curve.ps[-1]:.5g} at {last}: Jmax is {jmax}"
+            )
+        when = submit
+        if own.submit_ns is not None:
+            when = pd.Timestamp(own.submit_ns, tz="UTC")
+        rates = curve.ps.tolist()
+        rows.append({
+            "name": entry.model,
+            "model": entry.model,
+            "Jmin": low,
+            "Jmax": jmax,
+            "Pmax": pmax if own.pmax is None else own.pmax,
+            "Tsub": when,
+            "Tcup": tcup,
+            "Tcdw": tcdw,
+            "sizes": sizes,
+            "Ns": curve.ns.tolist(), "Ps": rates, "Os": rates,
+        })  # fmt: skip
+    made = jobs_from_frame(pd.DataFrame(rows))
+    return replace(made, notes=(*made.notes, *notes))

@@ -12,8 +12,6 @@ import ctypes
 import os
 import resource
 
-# Below, importing NumPy, SciPy and LLVM fails in ways of their own, or does not end.
-LEAST_BYTES = 600 << 20
 _SETTINGS = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
     "ARROW_IO_THREADS": "1",
@@ -24,29 +22,12 @@ _SETTINGS = {
 _M_ARENA_MAX = -8
 
 
-def limit() -> int | None:
-    """The limit on the address space in bytes; None: no limit."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
-    return None if soft == resource.RLIM_INFINITY else soft
-
-
 def prepare() -> None:
     """If there is a limit, make libraries reserve little; call before NumPy and Arrow are imported. Set values stay."""
-    if limit() is None:
+    if resource.getrlimit(resource.RLIMIT_AS)[0] == resource.RLIM_INFINITY:
         return
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     set_option = getattr(ctypes.CDLL(None), "mallopt", None)  # glibc's
     if set_option is not None:
         set_option(_M_ARENA_MAX, 1)
-
-
-def too_small() -> str | None:
-    """The error message for a limit in which nothing can run."""
-    size = limit()
-    if size is None or size >= LEAST_BYTES:
-        return None
-    return (
-        f"the address space is limited to {size >> 20} MiB, and {LEAST_BYTES >> 20} are needed to load the libraries "
-        "(raise ulimit -v, or the memory that the job asks of the batch system)"
-    )

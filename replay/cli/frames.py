@@ -64,14 +64,6 @@ def as_json(document: dict[str, Any]) -> str:
     )
 
 
-def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a table for JSON."""
-    return [
-        {str(name): value for name, value in row.items()}
-        for row in frame.to_dict("records")
-    ]
-
-
 def as_markdown(titles: Sequence[str], rows: Rows) -> str:
     """A table in Markdown; numbers stand on the right."""
     lines = [titles, ["---", *["--:"] * (len(titles) - 1)], *rows]

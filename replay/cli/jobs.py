@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-import bft.models as models
 from bft.models import InputError
 from bft.models.checks import (
     TEXT,
@@ -23,24 +22,16 @@ from bft.models.checks import (
 )
 from bft.models.files import drafted, refuse_existing
 from bft.replay.cli.commands import Group, say_note, say_warning
-from bft.replay.cli.parameters import force_option, pickle_option, setting
+from bft.replay.cli.frames import show_table
+from bft.replay.cli.parameters import force_option, pickle_option, setting, wholes
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from bft.models import JobTable
-    from bft.models.measure.training_log import StepTimes
     from bft.models.speed.scalability import ScalabilityFit, Throughputs
-
-# A batch size that differs from the log's own by more than this factor is reported.
-OTHER_BATCH = 1.05
-# Steps that more units shorten by less than a tenth are of batches that grow with the units.
-ALIKE = 0.9
 
 Kind = Literal["piecewise", "amdahl", "usl"]
 POSITIVE = Number(0, above=True)
-# Work of a training of the paper, samples: 100 epochs of ImageNet.
-PMAX = 1.3e8
 
 
 @click.group(cls=Group)
@@ -51,14 +42,6 @@ def jobs() -> None:
     bft-replay jobs fit throughputs.csv --submit 2024-03-04 -o jobs.parquet
     bft-replay jobs fit --log run-4.log --log run-8.log --units 4,8 --unit-batch 64
     """
-
-
-def _counts(text: str) -> list[int]:
-    try:
-        return [whole(1).read(part) for part in text.split(",")]
-    except ValueError:
-        what = "expected whole numbers >= 1 such as 1,2,4"
-        raise ValueError(f"{what}, not {text!r}") from None
 
 
 def _instant(text: str) -> pd.Timestamp:
@@ -96,7 +79,7 @@ def _instant(text: str) -> pd.Timestamp:
 @setting(
     "--units",
     "Sizes of the curve, such as 1,2,4; with --log: units of each log.",
-    Form(_counts),
+    wholes(1),
     metavar="COUNTS",
 )
 @setting(
@@ -118,7 +101,7 @@ def _instant(text: str) -> pd.Timestamp:
     Form(_instant),
     metavar="TIME",
 )
-@setting("--pmax", f"Work of a job, samples. [{PMAX:g}]", POSITIVE)
+@setting("--pmax", "Work of a job, samples. [1.3e8]", POSITIVE)
 @setting(
     "--sizes",
     "The only numbers of units on which the jobs run. [all from Jmin to Jmax]",
@@ -137,6 +120,7 @@ def fit(
     name: str | None,
     output: str | None,
     force: bool,
+    pmax: float | None,
     **given: Any,
 ) -> None:
     """Fit a scalability curve to the measurements of each model, and report how well it fits.
@@ -153,17 +137,19 @@ def fit(
     from bft.models.job_tables import write_jobs
     from bft.models.jobs import different_rates
     from bft.models.speed.scalability import (
+        PMAX,
         fit_scalability,
+        fitted_jobs,
         read_throughputs,
         sizes_up_to,
     )
 
     if not tables and not logs:
         raise click.UsageError("give a table of measurements, or logs with --log")
-    if given["unit_batch"] and given["batch_size"]:
-        raise click.UsageError("give --unit-batch or --batch-size, not both")
-    for option in ("unit_batch", "batch_size", "pattern"):
-        if given[option] and not logs:
+    names = ("unit_batch", "batch_size", "pattern", "warmup")
+    of_logs = {option: given.pop(option) for option in names}
+    for option in names[:-1]:
+        if of_logs[option] and not logs:
             raise click.UsageError(f"--{option.replace('_', '-')} is for logs")
     if units and max_units and not logs:
         raise click.UsageError("give --units or --max, not both")
@@ -171,173 +157,70 @@ def fit(
         refuse_existing(output, force=force)
     measured = [(own, t) for t in tables for own in read_throughputs(t, name=name)]
     if logs:
-        measured.append((_from_logs(logs, units, name, given), logs[0]))
+        measured.append((_from_logs(logs, units or [], name=name, **of_logs), logs[0]))
         units = None
-    known: set[str] = set()
+    fitted: dict[str, tuple[Throughputs, ScalabilityFit]] = {}
     for own, file in measured:
-        if own.model in known:
+        if own.model in fitted:
             what = (
                 f"the model {own.model!r} is in a file before, too; expected each once"
             )
             raise InputError(what, file=file, hint="--name names the model of logs")
-        known.add(own.model)
-        if output and given["submit"] is None and own.submit_ns is None:
-            raise click.UsageError(
-                f"-o needs --submit, or a column submit of the table: {own.model} has none; such as the start of the "
-                "trace (bft-replay trace info shows it)"
-            )
-    fitted = [
-        (own, fit_scalability(own, kind, sizes=units or sizes_up_to(own, max_units)))
-        for own, _ in measured
-    ]
+        sizes = units or sizes_up_to(own, max_units)
+        fitted[own.model] = own, fit_scalability(own, kind, sizes=sizes)
     _report(fitted)
     if output:
-        if given["pmax"] is None and any(own.pmax is None for own, _ in measured):
+        if pmax is None and any(own.pmax is None for own, _ in measured):
             work = f"each job has the work of {PMAX:g} samples"
             say_note(f"{work}, where no column pmax states it: --pmax says otherwise")
-        made = _job_table(fitted, given)
-        if text := different_rates(made):
-            say_note(text)
+        made = fitted_jobs(fitted.values(), pmax=pmax or PMAX, **given)
+        for note in (*made.notes, *filter(None, [different_rates(made)])):
+            say_note(note)
         with drafted(output) as draft:
             write_jobs(made, draft)
         click.echo(f"{output}: {len(made)} jobs")
 
 
-def _from_logs(
-    logs: Sequence[str],
-    units: list[int] | None,
-    name: str | None,
-    given: dict[str, Any],
-) -> Throughputs:
-    """Read one measurement from each log, and report each as it is read."""
-    import numpy as np
+def _from_logs(logs: Sequence[str], units: list[int], **of_logs: Any) -> Throughputs:
+    """Read logs, and report what each states."""
+    from bft.models.measure.training_log import read_logs
 
-    from bft.models.measure.training_log import read_log
-    from bft.models.speed.scalability import Throughputs
-
-    if not units or len(units) != len(logs):
-        raise click.UsageError(
-            f"--units must give the units of each log: {len(logs)} of them, as in --units 4,8"
-        )
-    rates, kinds = [], set()
-    steps: dict[int, float] = {}
-    click.echo(
-        f"{'log':<24} {'units':>5} {'steps':>7} {'s/step':>9} {'95 %':>19} {'samples/s':>11}"
-    )
-    size, warmup = given["batch_size"], given["warmup"]
-    for log, count in zip(logs, units, strict=True):
-        batch = given["unit_batch"] * count if given["unit_batch"] else size
-        times = read_log(
-            log, given["pattern"], batch_size=batch, warmup=warmup, units=count
-        )
-        kinds.add(times.per == "token")
-        what = hint = ""
-        if times.per == "token" and batch is not None:
-            what = "states tokens a second only, and a batch size in samples does not give the tokens of a step"
-            hint = "leave the batch size out: the curve, and --pmax, are then in tokens"
-        elif len(kinds) > 1:
-            what = (
-                "some of the logs state tokens a second only, others samples or steps"
-            )
-        elif times.samples is None:
-            what = "does not state samples a step"
-            hint = "give --batch-size or --unit-batch"
-        if what:
-            raise InputError(what, file=log, hint=hint)
-        rate, low, high = times.rate, *times.interval_s()
-        per = f"{'-':>9} {'-':>19}"
+    measured, found = read_logs(logs, units, **of_logs)
+    rows = []
+    for log, count, times in zip(logs, units, found, strict=True):
+        per = ["-", "-"]
         if times.per == "step":
-            per = f"{times.median_s:9.4g} {low:9.4g}-{high:9.4g}"
-        shown = f"{Path(log).name:<24} {count:>5} {len(times):>7} {per} {rate:11.5g}"
-        click.echo(shown)
-        for note in _notes(times, batch):
+            low, high = times.interval_s()
+            per = [f"{times.median_s:.4g}", f"{low:.4g}-{high:.4g}"]
+        sizes = [Path(log).name, str(count), str(len(times))]
+        rows.append([*sizes, *per, f"{times.rate:.5g}"])
+    show_table(["log", "units", "steps", "s/step", "95 %", "samples/s"], rows)
+    for log, times in zip(logs, found, strict=True):
+        for note in times.remarks:
             say_note(f"{log}: {note}")
-        rates.append(rate)
-        if times.basis == "step" and size and not _agree(times, size):
-            steps[count] = times.median_s
-    few, many = min(steps, default=0), max(steps, default=0)
-    if few < many and steps[many] > ALIKE * steps[few]:
-        raise InputError(
-            f"a step takes as long on {many} units ({steps[many]:.4g} s) as on {few} ({steps[few]:.4g} s): each unit "
-            f"has a batch of its own, and {size:g} samples are not those of all",
-            hint="give --unit-batch, the samples of a step and unit, instead of --batch-size",
-        )
-    model = name or Path(logs[0]).name.split(".")[0]
-    return Throughputs(model, np.array(units), np.array(rates))
+    return measured
 
 
-def _agree(times: StepTimes, batch: float) -> bool:
-    """Whether a log states itself the samples a step that are given."""
-    stated = times.stated or 0.0
-    return 1 / OTHER_BATCH < stated / batch < OTHER_BATCH
-
-
-def _notes(times: StepTimes, batch: float | None) -> list[str]:
-    """Report what was read from a log, what was not, and what is unusual."""
-    remarks = [f"read {times.used}", *times.notes]
-    if times.unused:
-        remarks.append(f"not used: {', '.join(times.unused)}")
-    if times.ignored:
-        why = "durations are not > 0, or their step counter went back"
-        remarks.append(f"{times.ignored} of its {why}")
-    if batch and times.stated and not _agree(times, batch):
-        stated = f"the log states {times.stated:.5g} samples a step"
-        remarks.append(f"{stated}; {batch:g} were given, and count")
-    return remarks
-
-
-def _report(fitted: Sequence[tuple[Throughputs, ScalabilityFit]]) -> None:
+def _report(fitted: dict[str, tuple[Throughputs, ScalabilityFit]]) -> None:
     """Show how well the curves fit."""
     import numpy as np
 
-    click.echo(
-        f"{'model':<20} {'runs':>4} {'median error':>12} {'max error':>9}  {'efficiency':<20} extrapolated"
-    )
-    for own, entry in fitted:
-        ends = f"{entry.efficiency()[-1]:.0%} at {entry.curve.last:g} units"
-        beyond = ",".join(map(str, entry.beyond)) or "-"
-        errors = f"{np.median(entry.errors):>12.2%} {entry.errors.max():>9.2%}"
-        sizes = f"{own.model:<20} {len(own.units):>4}"
-        click.echo(f"{sizes} {errors}  {ends:<20} {beyond}")
-    for own, entry in fitted:
+    titles = ["model", "runs", "median error", "max error", "efficiency", "extrapolated"]  # fmt: skip
+    rows = [
+        [
+            model,
+            str(len(own.units)),
+            f"{np.median(entry.errors):.2%}",
+            f"{entry.errors.max():.2%}",
+            f"{entry.efficiency()[-1]:.0%} at {entry.curve.last:g} units",
+            ",".join(map(str, entry.beyond)) or "-",
+        ]
+        for model, (own, entry) in fitted.items()
+    ]
+    show_table(titles, rows)
+    for model, (_, entry) in fitted.items():
         if entry.parameters:
             named = (f"{key} {value:.6g}" for key, value in entry.parameters.items())
-            click.echo(f"{own.model}: {', '.join(named)}")
+            click.echo(f"{model}: {', '.join(named)}")
         for warning in entry.warnings:
-            say_warning(f"{own.model}: {warning}")
-
-
-def _job_table(
-    fitted: Sequence[tuple[Throughputs, ScalabilityFit]], given: dict[str, Any]
-) -> JobTable:
-    import pandas as pd
-
-    rows = []
-    for own, entry in fitted:
-        curve, last = entry.curve, int(entry.curve.last)
-        low = min(int(own.sizes()[0]), last)
-        jmax = max(entry.peak, low)
-        if jmax < last:
-            say_note(
-                f"{entry.model}: falls beyond its peak, {curve.at(jmax):.5g} samples/s at {jmax} units and "
-                f"{curve.ps[-1]:.5g} at {last}: Jmax is {jmax}"
-            )
-        when = given["submit"]
-        if own.submit_ns is not None:
-            when = pd.Timestamp(own.submit_ns, tz="UTC")
-        row = {
-            "name": entry.model,
-            "model": entry.model,
-            "Jmin": low,
-            "Jmax": jmax,
-            "Pmax": (given["pmax"] or PMAX) if own.pmax is None else own.pmax,
-            "Tsub": when,
-            "Tcup": given["tcup"],
-            "Tcdw": given["tcdw"],
-            "sizes": given["sizes"],
-            "Ns": curve.ns.tolist(),
-            "Ps": curve.ps.tolist(),
-            "Os": curve.ps.tolist(),
-        }
-        rows.append(row)
-    return models.jobs_from_frame(pd.DataFrame(rows))
+            say_warning(f"{model}: {warning}")

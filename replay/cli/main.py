@@ -18,7 +18,6 @@ from types import FrameType
 import click
 from click.shell_completion import CompletionItem
 
-from bft.replay.cli.address_space import too_small
 from bft.replay.cli.commands import (
     EXIT_BAD_INPUT,
     EXIT_INTERRUPTED,
@@ -138,9 +137,6 @@ def cli() -> None:
     bft-replay -ndmap trace.parquet --preset best
     bft-replay ingest slurm sacct.txt -o trace.parquet
     """
-    problem = too_small()
-    if problem is not None:
-        raise click.ClickException(problem)
 
 
 def command_line(*, without: Sequence[str] = ()) -> str:

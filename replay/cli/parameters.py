@@ -24,6 +24,7 @@ from bft.models.checks import (
     OptionField,
     Several,
     seconds,
+    whole,
 )
 from bft.models.files import read_toml
 from bft.replay.cli.commands import OTHER, RARE, of_key
@@ -237,6 +238,15 @@ def use_config(ctx: click.Context, param: click.Parameter, value: str | None) ->
 def spelt(options: Iterable[click.Parameter]) -> dict[str, click.Parameter]:
     """Return options by all their names, as `of_key` takes them."""
     return {n: each for each in options for n in (*each.opts, each.name or "")}
+
+
+def wholes(least: int) -> Form:
+    """Return a check of whole numbers with commas between, as a list."""
+
+    def read(text: str) -> list[int]:
+        return [whole(least).read(part) for part in text.split(",")]
+
+    return Form(read)
 
 
 # True or false, also as the published replayer has it.

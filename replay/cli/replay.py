@@ -5,10 +5,9 @@ from __future__ import annotations
 import io
 import json
 import sys
-from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -24,9 +23,6 @@ from bft.replay.cli.main import command_line, stop_on_interrupt
 from bft.replay.cli.parameters import stated_options, table_options
 from bft.replay.cli.watcher import watching
 from bft.replay.options.options import FIELDS, Options
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 MORE = "All that --option sets: `bft-replay list options`, or docs/cli.md."
 
@@ -100,15 +96,16 @@ def _report_bounds(options: Options, *, as_json: bool) -> None:
     if bounds.bound is None:
         click.echo(bounds.why_none)
         return
-    lines = {"bound": f"at most {bounds.bound:,.0f} samples"}
+    click.echo(f"bound                     at most {bounds.bound:,.0f} samples")
     if bounds.jct_mean_s is not None:
         hours = f"at least {bounds.jct_mean_s / 3600:,.2f} h"
-        lines["mean job completion time"] = f"{hours}, jobs not done counted to the end"
-    lines["makespan"] = "not all jobs can be done"
+        click.echo(
+            f"mean job completion time  {hours}, jobs not done counted to the end"
+        )
+    makespan = "not all jobs can be done"
     if bounds.makespan_s is not None:
-        lines["makespan"] = f"at least {bounds.makespan_s / 3600:,.2f} h"
-    for label, text in lines.items():
-        click.echo(f"{label:<26}{text}")
+        makespan = f"at least {bounds.makespan_s / 3600:,.2f} h"
+    click.echo(f"makespan                  {makespan}")
 
 
 def _folder(name: str, out: str | None) -> Path:
@@ -149,34 +146,19 @@ def show(summary: dict[str, Any], folder: Path, stream: TextIO | None = None) ->
 
 
 def _show_jobs(summary: dict[str, Any], folder: Path) -> None:
-    """List the jobs of a run where they are few, each with when it was done."""
-    from bft.models.writing import duration
+    """List the jobs of a run where they are few, as its page does."""
     from bft.replay.cli.frames import show_table
     from bft.replay.results.headlines import FEW_JOBS
-    from bft.replay.studies.run_files import RunFiles, lost
+    from bft.replay.studies.run_files import RunFiles, job_cells
 
-    if not 0 < summary["metrics"].get("census", {}).get("jobs", 0) <= FEW_JOBS:
-        return
-    run = RunFiles(folder, summary)
-    jobs = run.jobs
-    begun, samples = jobs["start"].notna(), lost(jobs)
-    come = (jobs["work"] / jobs["total_work"]).map("{:.0%} done".format)
-    minute = "%Y-%m-%d %H:%M"
-    finished = jobs["finish"].dt.strftime(minute)
-    trained = jobs["work"] + samples
-    table = {
-        "job": jobs.index.astype(str),
-        "submitted (UTC)": jobs["submit"].dt.strftime(minute),
-        "finished (UTC)": finished.fillna(come.where(begun, "not begun")),
-        "waited": _texts(jobs["without_units_s"], duration),
-        "units": _texts(jobs["mean_units"].where(begun), "{:.1f}".format),
-        "lost": _texts((samples / trained).where(trained > 0), "{:.1%}".format),
-    }
-    click.echo()
-    show_table(list(table), list(zip(*table.values(), strict=True)))
-    click.echo("waited: time without units; units: mean over its time in the system")
-    click.echo("lost: share of its samples, to rescales, preemptions and so on\n")
-
-
-def _texts(column: pd.Series[Any], text: Callable[[float], str]) -> list[str]:
-    return ["-" if value != value else text(value) for value in column]
+    if 0 < summary["metrics"].get("census", {}).get("jobs", 0) <= FEW_JOBS:
+        cells = job_cells(RunFiles(folder, summary).jobs)
+        rows = zip(*cells.values(), strict=True)
+        click.echo()
+        show_table(
+            list(cells), [[job, *(text for _, text in row)] for job, *row in rows]
+        )
+        click.echo(
+            "times are UTC; waited: without units; mean units: over its time in the system"
+        )
+        click.echo("lost: share of its work, to rescales, preemptions and so on\n")

@@ -22,11 +22,6 @@ from bft.replay.cli.parameters import force_option, setting
     metavar="TEXT",
 )
 @setting(
-    "--all-charts",
-    "Show all charts of the page at once. [the four that matter most]",
-    FLAG,
-)
-@setting(
     "--different-inputs",
     "Compare runs of different traces or jobs too; the page says so.",
     FLAG,
@@ -37,7 +32,6 @@ def report(
     runs: tuple[str, ...],
     output: str | None,
     title: str | None,
-    all_charts: bool,
     different_inputs: bool,
     force: bool,
     **figures: str | None,
@@ -74,7 +68,6 @@ def report(
         write_report(
             folders,
             draft,
-            all_charts=all_charts,
             title=title,
             different=different_inputs,
         )

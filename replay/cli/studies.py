@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 import sys
 from collections.abc import Iterator, Mapping
@@ -21,10 +22,8 @@ from bft.models.checks import (
     Number,
     OptionField,
     Several,
-    did_you_mean,
     whole,
 )
-from bft.models.files import read_toml
 from bft.models.objectives import OBJECTIVE
 from bft.replay.cli.commands import (
     EXIT_BAD_INPUT,
@@ -43,7 +42,6 @@ from bft.replay.cli.frames import (
     as_markdown,
     check_suffixes,
     figure_options,
-    records,
     show_table,
     write_frame,
     write_into,
@@ -67,8 +65,6 @@ if TYPE_CHECKING:
     from bft.replay.studies.comparison import Comparison
     from bft.replay.studies.study import Plan, Study
 
-# Tables of a --plan file.
-TABLES = ("options", "grid", "variants")
 # Longer ranges are typing errors.
 MAX_RANGE = 10_000
 
@@ -83,8 +79,6 @@ class Axis(Checked):
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> list[Any]:
         """Return the values, or fail saying what was expected."""
-        if isinstance(value, list):
-            return value
         check = self.check
         splits = check in (FLAG, OBJECTIVE) or isinstance(check, Number | Name)
         ranges = check.kind == "integer"
@@ -137,11 +131,6 @@ plan_options: Decorator = together(
         metavar="'NAME: OPTIONS'",
     ),
     setting(
-        "--plan plan_file",
-        "Tables [options], [grid] and [variants.NAME]; flags win.",
-        metavar="FILE.toml",
-    ),
-    setting(
         "--workers",
         "Processes of this machine; 0 for none beside this one. [as many as processors]",
         whole(0),
@@ -153,20 +142,16 @@ plan_options: Decorator = together(
 
 def states_plan(given: dict[str, Any]) -> bool:
     """Whether the command line says what to replay."""
-    of_replays = ("variants", "plan_file", *map(parameter_name, FIELDS.values()))
-    return any(given[name] for name in of_replays)
+    names = ("variants", *map(parameter_name, FIELDS.values()))
+    return any(given[name] for name in names)
 
 
 def plan_of(given: dict[str, Any]) -> Plan:
-    """The plan that the command line and --plan ask for."""
+    """The plan that the command line asks for."""
     from bft.replay.studies.study import Plan
 
-    options, grid, variants = _of_file(given["plan_file"])
-    stated, axes = _stated(given)
-    for name in (*stated, *axes):
-        options.pop(name, None)
-        grid.pop(name, None)
-    grid |= axes
+    options, grid = _stated(given)
+    variants: dict[str, dict[str, Any]] = {}
     for text in given["variants"]:
         name, colon, rest = (part.strip() for part in text.partition(":"))
         if not (colon and name):
@@ -174,11 +159,8 @@ def plan_of(given: dict[str, Any]) -> Plan:
         if name in variants:
             raise InputError(f"--variant: two variants are called {name!r}")
         variants[name] = _of_variant(name, rest)
-    # In the order of the options, whatever the order on the command line: the same plan has the same indices.
-    order = {name: place for place, name in enumerate(FIELDS)}
-    grid = dict(sorted(grid.items(), key=lambda item: order.get(item[0], len(order))))
     try:
-        return Plan.of({**options, **stated}, grid, variants)
+        return Plan.of(options, grid, variants)
     except InputError as error:
         if len(grid.get("policy", ())) < 2 or error.hint:
             raise
@@ -217,45 +199,6 @@ def _of_variant(name: str, text: str) -> dict[str, Any]:
     if any(len(values) > 1 for values in grid.values()):
         raise InputError(f"--variant: {name}: expected one value of each option")
     return {**options, **{axis: value for axis, [value] in grid.items()}}
-
-
-def _of_file(path: str | None) -> tuple[dict[str, Any], ...]:
-    """Options, grid and variants of a TOML file, by flat names; none without a file."""
-    content = read_toml(path) if path else {}
-    stated, axes, variants = (content.pop(name, {}) for name in TABLES)
-    what = "expected the tables [options], [grid] and [variants.NAME]"
-    for key in content:
-        meant = did_you_mean(key, TABLES)
-        raise InputError(f"{what}, not {key!r}{meant}", file=path)
-    nested = variants.values() if isinstance(variants, dict) else (variants,)
-    if not all(isinstance(each, dict) for each in (stated, axes, *nested)):
-        raise InputError(what, file=path)
-    grid = _named(path, axes)
-    for name, entry in grid.items():
-        check = None if name.startswith("set ") else FIELDS[name].check
-        if isinstance(entry, str) and check and not isinstance(check, Several):
-            try:
-                grid[name] = Axis(check).convert(entry, None, None)
-            except click.BadParameter as error:
-                raise InputError(f"{name}: {error.message}", file=path) from None
-        elif not isinstance(entry, list):
-            grid[name] = [entry]
-    of_variants = {name: _named(path, each) for name, each in variants.items()}
-    return _named(path, stated), grid, of_variants
-
-
-def _named(path: str | None, table: dict[str, Any]) -> dict[str, Any]:
-    """A table by flat names; it has the options' names with or without dashes, as --config does."""
-    known = {n: f for f in FIELDS.values() for n in (*f.flags, parameter_name(f))}
-    named = {}
-    for key, entry in table.items():
-        if key.startswith("set "):
-            named[key] = entry
-            continue
-        field = of_key(key, known, path)
-        negates = field.negated and isinstance(entry, bool)
-        named[field.name] = not entry if negates else entry
-    return named
 
 
 @contextmanager
@@ -381,20 +324,17 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
 
 
 def _document(comparison: Comparison, sentences: list[str]) -> dict[str, Any]:
-    table, finishes = comparison.finishes, {}
-    for label, column in () if table is None else table.items():
-        # An instant that is no number is not itself: the job has not finished.
-        texts = (None if at != at else at.isoformat() for at in column)
-        finishes[str(label)] = dict(zip(map(str, column.index), texts, strict=True))
+    table = comparison.finishes
+    finishes = "{}" if table is None else table.to_json(date_format="iso")
     return {
-        "variants": records(comparison.frame),
+        "variants": comparison.frame.to_dict("records"),
         "runs": {
             v.label: [str(run.folder) for run in v.runs] for v in comparison.variants
         },
         "differences": [asdict(difference) for difference in comparison.differences()],
         "cautions": comparison.cautions(),
         "sentences": sentences,
-        "finishes": finishes,
+        "finishes": json.loads(finishes),
         "failures": comparison.failures,
         "notes": comparison.notes,
     }
@@ -542,11 +482,13 @@ def _report_best(
     study: Study, plan: Plan, keys: list[str], given: dict[str, Any]
 ) -> None:
     """Report which values of the options are best, over all other varied options, with the spread."""
-    from bft.replay.studies.study import best, option_named
+    from bft.replay.studies.study import best
 
     metric, varied = given["best"], plan.varied
     frame = study.frame(plan, keys)
-    by = [option_named(each, varied) for each in given["by"]]
+    known = {flag: f.name for f in FIELDS.values() for flag in (*f.flags, f.name)}
+    known |= {name: name for name in varied}
+    by = [of_key(each, known, None) for each in given["by"]]
     table = best(frame, varied, metric, by)
     titles = [FIELDS[name].title if name in FIELDS else str(name) for name in table]
     rows = [[_number(cell) for cell in row] for row in table.itertuples(index=False)]

@@ -15,7 +15,7 @@ import numpy as np
 
 from bft.models import InputError
 from bft.models.checks import FLAG
-from bft.models.files import drafted, reading, refuse_existing
+from bft.models.files import reading, refuse_existing
 from bft.models.writing import duration, three_digits
 from bft.replay.cli.commands import Group, say_note
 from bft.replay.cli.parameters import (
@@ -64,39 +64,15 @@ def trace() -> None:
     ),
     FLAG,
 )
-@setting(
-    "--html", "Write a page with charts (needs the extra `report`).", metavar="FILE"
-)
-@setting(
-    "--title",
-    "Of whose nodes the page is. [the machine's name in the trace]",
-    metavar="TEXT",
-)
 @json_option()
-@force_option
 @pickle_option
-def info(
-    file: str,
-    expected: bool,
-    as_json: bool,
-    html: str | None,
-    title: str | None,
-    force: bool,
-    **given: Any,
-) -> None:
+def info(file: str, expected: bool, as_json: bool, **given: Any) -> None:
     """Report size, idle nodes, idle fragments by count and node-time, and the effect of a start-up time.
-
-    With --html as charts: when nodes are idle, by hour and weekday, and for how long.
 
     Such as:
     bft-replay trace info trace.parquet
-    bft-replay trace info trace.parquet --html trace.html
+    bft-replay trace info trace.parquet --expected
     """
-    if html is not None:
-        from bft.replay.report import check_page, write_trace_page
-
-        check_page(Path(html))
-        refuse_existing(html, force=force)
     given["skip_rows"] = given["skip_rows"] or 0
     read = read_trace(file, **given)
     statistics = trace_statistics(read)
@@ -106,15 +82,10 @@ def info(
             raise InputError("--expected: no host jobs lie beside the trace", file=file)
         outlook = Outlook(whole.host_jobs, whole, read.nodes)
         statistics["expected"] = calibration(read, outlook)
-    lines = list(_lines(read, statistics))
-    if html is not None:
-        with drafted(html) as draft:
-            write_trace_page(read, statistics, lines[1:], draft, title)
-        click.echo(html)
-    elif as_json:
+    if as_json:
         click.echo(json.dumps(statistics, indent=2))
     else:
-        for label, value in lines:
+        for label, value in _lines(read, statistics):
             click.echo(f"{label:<28}{value}")
 
 

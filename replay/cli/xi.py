@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations_with_replacement
 from pathlib import Path
@@ -17,7 +16,6 @@ from bft.models import InputError
 from bft.models.checks import (
     FLAG,
     MAX_LIMIT_S,
-    Form,
     Name,
     Number,
     seconds,
@@ -31,13 +29,12 @@ from bft.replay.cli.parameters import (
     output_option,
     pickle_option,
     setting,
+    wholes,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
 
-# Beyond it a ratio is named: two jobs that only take turns slow down twofold.
-IMPLAUSIBLE = 5.0
 LISTED = 10
 
 
@@ -54,17 +51,9 @@ def xi() -> None:
 @xi.command()
 @click.argument("files", metavar="MEASUREMENTS...", nargs=-1, required=True)
 @output_option("Where to write the table: .csv.")
-@setting(
-    "--for jobs",
-    (
-        "Also estimate what these jobs need without a measurement: a table with the columns "
-        "model and, optionally, batch_size (a job table is one)."
-    ),
-    metavar="JOBS",
-)
 @force_option
 @pickle_option
-def build(files: tuple[str, ...], output: str, jobs: str | None, force: bool) -> None:
+def build(files: tuple[str, ...], output: str, force: bool) -> None:
     """Make a xi table from MEASUREMENTS: step times of jobs alone and in pairs, or ratios.
 
     Columns: model_a, batch_a, model_b, batch_b, units; and step_a_s, step_b_s (mean seconds of a step), or xi_a, xi_b.
@@ -72,14 +61,13 @@ def build(files: tuple[str, ...], output: str, jobs: str | None, force: bool) ->
 
     Such as:
     bft-replay xi build measurements.csv -o xi.csv
-    bft-replay xi build measurements.csv -o xi.csv --for jobs.csv
+    bft-replay xi build alone.csv together.csv -o xi.csv --force
     """
     from bft.models.measure.xi_measurements import (
         merged,
         read_measurements,
         xi_to_frame,
     )
-    from bft.models.sharing.xi_estimator import XiEstimator
 
     if Path(output).suffix.lower() != ".csv":
         raise InputError("a xi table is written as .csv", file=output)
@@ -87,21 +75,10 @@ def build(files: tuple[str, ...], output: str, jobs: str | None, force: bool) ->
     ratios = read_measurements(files)
     if clipped := models.XiTable(ratios).clipped:
         say_note(f"{clipped} xi below 1 are measurement noise and count as 1")
-    rows = list(merged(ratios))
+    rows = merged(ratios)
     summary = f"{len(rows)} pairs measured"
     if len(ratios) > len(rows):
         summary += f" ({len(ratios)} rows, of repetitions the median)"
-    if jobs is not None:
-        kinds, estimator = _kinds(jobs), XiEstimator(rows)
-        unknown = sorted({model for model, _ in kinds} - set(estimator.models))
-        if unknown:
-            never = "never measured, so only guesses are possible"
-            say_note(f"{never}: {_listing(unknown)}")
-        filled = estimator.fill(kinds, guess=True)
-        counts = Counter(row.flag for row in filled)
-        by_flag = [f"{counts[flag]} {flag}" for flag in sorted(counts)]
-        summary += ", ".join(["", f"{len(filled)} estimated", *by_flag])
-        rows += filled
     frame = xi_to_frame(rows)
     # Whole batch sizes and units as such.
     for name in frame.columns.intersection(["batch_a", "batch_b", "units"]):
@@ -109,21 +86,6 @@ def build(files: tuple[str, ...], output: str, jobs: str | None, force: bool) ->
             frame[name] = frame[name].astype("Int64")
     _write_csv(frame.round({"xi_a": 6, "xi_b": 6}), output)
     click.echo(f"{output}: {summary}")
-
-
-def _kinds(path: str) -> list[tuple[str, float | None]]:
-    """Models and batch sizes that a table of jobs names."""
-    from bft.models.cells import Rows
-
-    rows = Rows(models.read_table(path), path).require(("model",), ("batch_size",))
-    kinds = {
-        (row.name("model"), row.number("batch_size", None, above=0))
-        for row in rows
-        if row.given("model")
-    }
-    if not kinds:
-        raise rows.error("no row names a model", column="model")
-    return sorted(kinds, key=str)
 
 
 @xi.command()
@@ -149,7 +111,7 @@ def show(file: str, retest: str | None, force: bool, as_json: bool) -> None:
     from bft.models.measure.xi_measurements import check_xi, grid, retest_frame
 
     table = models.read_xi(file)
-    result = check_xi(table, IMPLAUSIBLE)
+    result = check_xi(table)
     suspects = [f"row {each['row']}: {each['reason']}" for each in result["retest"]]
     if retest is not None:
         refuse_existing(retest, force=force)
@@ -188,14 +150,6 @@ def _counted(entries: Sequence[str]) -> str:
 def _listing(entries: Sequence[str]) -> str:
     more = f", and {len(entries) - LISTED} more" if len(entries) > LISTED else ""
     return ", ".join(entries[:LISTED]) + more
-
-
-def _devices(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(dict.fromkeys(map(whole(0).read, text.split(","))))
-    except ValueError:
-        what = "expected numbers of GPUs with commas between"
-        raise ValueError(f"{what}, not {text!r}") from None
 
 
 @xi.command()
@@ -249,7 +203,7 @@ def _devices(text: str) -> tuple[int, ...]:
 @setting(
     "--devices",
     "GPUs that both use, and that are read. [all, read all]",
-    Form(_devices),
+    wholes(0),
     metavar="N,N",
 )
 @pickle_option
@@ -260,7 +214,7 @@ def measure(
     again: bool,
     units: float | None,
     gpu: str,
-    devices: tuple[int, ...] | None,
+    devices: list[int] | None,
     **rounds: Any,
 ) -> int:
     """Run the commands of a table of trainings, each alone and in pairs, and keep by how much they slow down.
@@ -287,7 +241,7 @@ def measure(
     wanted = list(combinations_with_replacement(configurations, 2))
     if pairs is not None:
         wanted = read_pairs(pairs, configurations)
-    plan = Plan(**rounds, devices=devices or ())
+    plan = Plan(**rounds, devices=tuple(dict.fromkeys(devices or ())))
     read, gauge = find_tool(gpu), None
     if read is not None:
         gauge = Gauge(read, plan.devices, 1.0)

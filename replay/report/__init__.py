@@ -1,4 +1,4 @@
-"""Runs, or a node trace, as one HTML page, and as figures for a paper."""
+"""Runs as one HTML page, and as figures for a paper."""
 
 from __future__ import annotations
 
@@ -6,24 +6,21 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bft.replay.report.chart import Chart
-from bft.replay.report.page import check_page, page_of, write_report, write_trace_page
+from bft.replay.report.page import check_page, page_of, write_report
 from bft.replay.report.paper_form import FORMATS, plotted, write_chart, write_charts
 from bft.replay.report.run_charts import charts_of_run
 from bft.replay.report.study_charts import charts_of_comparison
-from bft.replay.report.trace_charts import charts_of_trace
 
 __all__ = [
     "FORMATS",
     "charts_of",
     "charts_of_comparison",
     "charts_of_run",
-    "charts_of_trace",
     "check_page",
     "plotted",
     "write_chart",
     "write_charts",
     "write_report",
-    "write_trace_page",
 ]
 
 

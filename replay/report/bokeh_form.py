@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bft.models.plugins import needs
-from bft.replay.report.chart import Axis, Bars, Blocks, Chart, Curves, Heat, legend
+from bft.replay.report.chart import Axis, Bars, Blocks, Chart, Curves, legend
 
 if TYPE_CHECKING:
     from bokeh.models import Model
@@ -22,7 +22,7 @@ NAME_OF = "return 0 <= value ? names[Math.min(Math.floor(value / units), names.l
 
 
 def embedded(charts: Sequence[Chart]) -> tuple[dict[str, Any], str]:
-    """The charts for a page; a heat map needs no figure.
+    """The charts for a page.
 
     Returns
     -------
@@ -37,14 +37,11 @@ def embedded(charts: Sequence[Chart]) -> tuple[dict[str, Any], str]:
     InputError
         When Bokeh is not installed; contains the command that installs it.
     """
-    figures = [chart for chart in charts if not isinstance(chart.drawing, Heat)]
-    if not figures:
-        return {}, ""
     with needs("a page with charts to zoom", "report"):
         from bokeh.resources import Resources
 
     library = Resources(mode="inline", components=["bokeh"]).js_raw
-    return {chart.key: _document(chart) for chart in figures}, "\n".join(library)
+    return {chart.key: _document(chart) for chart in charts}, "\n".join(library)
 
 
 def _document(chart: Chart) -> Any:

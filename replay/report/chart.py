@@ -124,33 +124,7 @@ class Blocks:
         return self.units == 1 and len(self.rows) <= MAX_NAMED_ROWS
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Heat:
-    """A number for each pair of names: float64 of shape (down, across), NaN where there is none.
-
-    What is better has the stronger colour: large numbers, or small ones where `less_is_better`. `texts` has the numbers
-    as people read them.
-    """
-
-    x: Axis
-    y: Axis
-    across: tuple[str, ...]
-    down: tuple[str, ...]
-    values: FloatArray
-    texts: list[list[str]]
-    less_is_better: bool = False
-
-    @property
-    def shades(self) -> list[list[str]]:
-        """A colour for each cell, which lets the page through, so that the number on it is read in light and dark."""
-        low, high = np.nanmin(self.values), np.nanmax(self.values)
-        strength = (self.values - low) / ((high - low) or 1.0)
-        alpha = 0.1 + 0.6 * (1 - strength if self.less_is_better else strength)
-        known = np.nan_to_num(255 * alpha).round().astype(int)
-        return [[f"{COLOURS[1]}{each:02x}" for each in row] for row in known.tolist()]
-
-
-Drawing = Curves | Bars | Blocks | Heat
+Drawing = Curves | Bars | Blocks
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -178,8 +152,6 @@ def legend(drawing: Drawing) -> list[tuple[str, str]]:
     """Name and colour of each entry, in order."""
     if isinstance(drawing, Blocks):
         return list(zip(drawing.classes, cycle(drawing.hues), strict=False))
-    if isinstance(drawing, Heat):
-        return []
     # The first colour is for an area behind the others.
     lines = cycle(COLOURS[1:])
     if isinstance(drawing, Bars):

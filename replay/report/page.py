@@ -1,10 +1,10 @@
-"""Runs, a comparison, a sweep or a node trace as one HTML page: what the templates are filled with."""
+"""Runs, a comparison or a sweep as one HTML page: what the templates are filled with."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from functools import cache
 from html import escape
@@ -18,20 +18,18 @@ from bft.models import InputError
 from bft.models.errors import MAX_SENTENCE, printable
 from bft.models.plugins import needs
 from bft.models.writing import duration, three_digits
-from bft.replay.options.options import Options
+from bft.replay.options.options import FIELDS, Options
 from bft.replay.report.bokeh_form import embedded, height
 from bft.replay.report.chart import Chart, label, legend
 from bft.replay.report.paper_form import FORMATS
-from bft.replay.report.run_charts import charts_of_run, done_shares, why_unused
+from bft.replay.report.run_charts import charts_of_run, why_unused
 from bft.replay.report.study_charts import (
-    NAMES,
     answer,
     charts_of_comparison,
     charts_of_sweep,
     read_sweep,
     varied,
 )
-from bft.replay.report.trace_charts import charts_of_trace
 from bft.replay.results.figures import FIGURES
 from bft.replay.results.headlines import (
     FEW_JOBS,
@@ -48,9 +46,7 @@ from bft.replay.studies.comparison import (
     finish_cells,
     table_of,
 )
-from bft.replay.studies.run_files import RunFiles, lost, read_run
-from bft.replay.trace.node_trace import NodeTrace
-from bft.replay.trace.trace_statistics import iso
+from bft.replay.studies.run_files import RunFiles, job_cells, read_run
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -72,7 +68,6 @@ def write_report(
     folders: Sequence[Path],
     target: Path,
     *,
-    all_charts: bool = False,
     title: str | None = None,
     different: bool = False,
 ) -> None:
@@ -85,8 +80,6 @@ def write_report(
         sweep, a Parquet file with one column per option.
     target
         The HTML file; the same runs give the same bytes.
-    all_charts
-        Show all charts at once, not the most important four.
     title
         Instead of the machine's name.
     different
@@ -109,42 +102,7 @@ def write_report(
     True
     """
     template, charts, content = page_of(folders, title=title, different=different)
-    text = rendered(template, charts, all_charts=all_charts, **content)
-    target.write_text(text, "utf-8")
-
-
-def write_trace_page(
-    trace: NodeTrace,
-    statistics: dict[str, Any],
-    lines: Sequence[tuple[str, str]],
-    target: Path,
-    title: str | None,
-) -> None:
-    """Write the page of a node trace alone.
-
-    Parameters
-    ----------
-    trace
-        The trace.
-    statistics
-        Its statistics (`bft.replay.trace.trace_statistics.trace_statistics`).
-    lines
-        All its figures for people, label and value.
-    target
-        The HTML file.
-    title
-        Instead of the machine's name.
-    """
-    text = rendered(
-        "trace.html",
-        charts_of_trace(trace),
-        machine=title or trace.machine,
-        trace=trace,
-        found=statistics,
-        figures=lines,
-        begin=iso(trace.start, trace.zone),
-        end=iso(trace.end, trace.zone),
-    )
+    text = rendered(template, charts, **content)
     target.write_text(text, "utf-8")
 
 
@@ -162,7 +120,6 @@ def rendered(
     charts: Sequence[Chart],
     *,
     machine: Any,
-    all_charts: bool = False,
     **content: Any,
 ) -> str:
     """A template of a page, which extends base.html, with charts and what else it shows.
@@ -176,7 +133,7 @@ def rendered(
     """
     documents, library = embedded(charts)
     name = f"the idle nodes of {machine}" if machine else "idle nodes"
-    content |= {"charts": charts, "all_charts": all_charts, "documents": documents}
+    content |= {"charts": charts, "documents": documents}
     return templates().get_template(template).render(content, name=name, library=library)  # fmt: skip
 
 
@@ -282,7 +239,7 @@ def page_of(
     if folders[0].suffix != ".parquet" or not folders[0].is_file():
         return _of_run(read_run(folders[0]), title)
     table = read_sweep(folders[0])
-    options = [NAMES.get(option, option) for option in varied(table)]
+    options = [FIELDS[option].title for option in varied(table)]
     content = {"points": len(table), "options": options, "answer": answer(table)}
     return "sweep.html", charts_of_sweep(table), {"machine": title, **content}
 
@@ -296,7 +253,7 @@ def _of_run(run: RunFiles, title: str | None) -> Page:
         "run": run,
         "why_unused": why_unused(run),
         "few": len(run.jobs) <= FEW_JOBS,
-        "jobs": _job_cells(run.jobs),
+        "jobs": job_cells(run.jobs),
         "figures": list(headlines(metrics, generated)),
         "host_figures": list(host_lines(metrics.get("host") or {})),
         "search": best[-ROWS:],
@@ -320,36 +277,6 @@ def _of_comparison(comparison: Comparison, title: str | None) -> Page:
         "origin": _origin(longest),
     }
     return "comparison.html", charts_of_comparison(comparison), content
-
-
-def _job_cells(jobs: pd.DataFrame) -> dict[str, list[Any]]:
-    """The columns of the table of jobs by title: names, and pairs of what a cell is sorted by and what is shown."""
-    total = jobs["total_work"].to_numpy(dtype=np.float64)
-    lost_share: pd.Series[float] = lost(jobs) / np.where(total > 0, total, 1.0)
-    columns: dict[str, tuple[str, Iterable[Any]]] = {
-        "submitted": ("{:%d %b %H:%M}", jobs["submit"]),
-        "finished": ("{:%d %b %H:%M}", jobs["finish"]),
-        "waited, h": ("{:.2f}", jobs["without_units_s"] / 3600),
-        "took, h": ("{:.2f}", jobs["jct_s"] / 3600),
-        "mean units": ("{:.1f}", jobs["mean_units"]),
-        "lost": ("{:.1%}", lost_share),
-        "done": ("{:.0%}", done_shares(jobs)),
-        "preempted": ("{:,}", jobs["preemptions"]),
-        "rescaled": ("{:,}", jobs["rescales"]),
-    }
-    cells: dict[str, list[Any]] = {
-        title: [_sorted_cell(value, form) for value in values]
-        for title, (form, values) in columns.items()
-    }
-    names = [printable(str(name), MAX_SENTENCE) for name in jobs.index]
-    return {"job": names, **cells}
-
-
-def _sorted_cell(value: Any, form: str) -> tuple[float | None, str]:
-    if value != value:
-        return None, "-"
-    number = value.timestamp() if isinstance(value, pd.Timestamp) else value
-    return round(float(number), 4), form.format(value)
 
 
 def _options(runs: Sequence[RunFiles]) -> list[list[str]]:

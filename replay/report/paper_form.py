@@ -16,7 +16,6 @@ from bft.replay.report.chart import (
     Chart,
     Curves,
     FloatArray,
-    Heat,
     legend,
 )
 
@@ -161,17 +160,6 @@ def _blocks(axes: Axes, drawing: Blocks) -> None:
         axes.set_yticks([])
 
 
-def _heat(axes: Axes, drawing: Heat) -> None:
-    shades = "Blues_r" if drawing.less_is_better else "Blues"
-    axes.imshow(drawing.values, aspect="auto", cmap=shades, alpha=0.7)
-    size = 9 if len(drawing.across) <= 12 else 5
-    for row, texts in enumerate(drawing.texts):
-        for column, text in enumerate(texts):
-            axes.text(column, row, text, ha="center", va="center", fontsize=size)
-    axes.set_xticks(range(len(drawing.across)), map(_plain, drawing.across))
-    axes.set_yticks(range(len(drawing.down)), map(_plain, drawing.down))
-
-
 def _instants(ms: FloatArray) -> Any:
     return ms.astype("int64").astype("datetime64[ms]")
 
@@ -182,4 +170,4 @@ def _plain(name: str, most: int = 40) -> str:
     return f" {text}" if text.startswith("_") else text
 
 
-_DRAW: dict[type, Any] = {Curves: _curves, Bars: _bars, Blocks: _blocks, Heat: _heat}
+_DRAW: dict[type, Any] = {Curves: _curves, Bars: _bars, Blocks: _blocks}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from bft.models.writing import duration
 from bft.replay.report.chart import (
     COLOURS,
     TIME,
@@ -15,7 +16,6 @@ from bft.replay.report.chart import (
     Bars,
     Blocks,
     Chart,
-    FloatArray,
     distribution,
     held_over_time,
     label,
@@ -23,10 +23,10 @@ from bft.replay.report.chart import (
     over_time,
     round_spans,
 )
-from bft.replay.report.trace_charts import SPANS, fragment_lengths
 from bft.replay.results.host import host_sentence
 from bft.replay.studies.run_files import (
     RunFiles,
+    done_shares,
     longest_of,
     ns,
     pools,
@@ -35,6 +35,8 @@ from bft.replay.studies.run_files import (
 )
 from bft.replay.trace.node_trace import SECOND_NS
 
+# Parts of a window of which means are shown: zooming in four times still shows one a pixel.
+SPANS = 2000
 # Progress of a job; the last two stages apply to the end of their block.
 WAITED, FINISHED = 0, 5
 HUES = ("#8a9bb0", "#cf4f5f", "#d9772b", "#c2a02c", "#23987c", "#2b83c4")
@@ -238,6 +240,29 @@ def progress(run: RunFiles) -> Chart:
     return Chart("progress", "Progress of each job", note, blocks, table)
 
 
+def fragment_lengths(
+    histogram: Sequence[dict[str, float]], what: str = "node"
+) -> Chart | None:
+    """Chart how long nodes (or units) stay idle, by count and by node-time; None if no node was idle."""
+    if not histogram:
+        return None
+    table = pd.DataFrame(histogram)
+    shares = table[["count", "node_s"]] / table[["count", "node_s"]].sum()
+    by_count, by_time = shares[table["to_s"] <= 600].sum()
+    names = tuple(
+        f"{duration(row['from_s'])} to {duration(row['to_s'])}" for row in histogram
+    )
+    series = {
+        "share of fragments": shares["count"].to_numpy(),
+        f"share of idle {what}-time": shares["node_s"].to_numpy(),
+    }
+    note = f"A fragment is a stretch during which a {what} is idle without a break. "
+    note += f"{by_count:.0%} of them last at most 10 minutes, and hold {by_time:.0%} of the idle {what}-time."
+    drawing = Bars(names, Axis("share", "share"), series)
+    title = f"How long {what}s stay idle"
+    return Chart("fragments", title, note, drawing, table.round(1))
+
+
 def times(run: RunFiles) -> Chart | None:
     """Distribution of completion and queueing times; None where nothing started."""
     names = {"jct_s": "submission to finish (JCT)", "queueing_s": "submission to first units"}  # fmt: skip
@@ -245,14 +270,6 @@ def times(run: RunFiles) -> Chart | None:
     note = "How many of the jobs took at most that long. Where a curve ends, so many had finished, or begun. What is "
     note += "below 0.01 h is shown as 0.01 h."
     return distribution("times", "Completion and queueing times", note, hours)
-
-
-def done_shares(jobs: pd.DataFrame) -> FloatArray:
-    """The part of its work that each job has done; 1 for a job without work."""
-    total = jobs["total_work"].to_numpy(dtype=np.float64)
-    work = np.where(total > 0, jobs["work"], 1.0) / np.where(total > 0, total, 1.0)
-    done: FloatArray = np.clip(work, 0.0, 1.0)
-    return done
 
 
 def host_chart(hosts: Mapping[str, dict[str, Any]]) -> Chart | None:

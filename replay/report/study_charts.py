@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from bft.models import InputError, read_table
-from bft.replay.options.options import Options
-from bft.replay.report.chart import Axis, Bars, Chart, Heat, distribution, label
+from bft.replay.options.naming import label_of
+from bft.replay.options.options import FIELDS, Options
+from bft.replay.report.chart import Axis, Bars, Chart, distribution, label
 from bft.replay.report.run_charts import host_chart
 from bft.replay.results.figures import FIGURES, Figure
 from bft.replay.studies.comparison import Comparison
@@ -30,7 +31,7 @@ def charts_of_comparison(comparison: Comparison) -> list[Chart]:
     means = means.rename(columns=lambda path: FIGURES[path].title)
     charts = [
         _bars("compared", "Outcome by variant", "samples", by_variant[["outcome"]], whole),
-        _bars("compared-means", "Mean times by variant", "mean hours", means, whole),
+        _bars("compared-means", "Mean times by variant", "mean hours", means, whole) if len(means.columns) else None,
         distribution(
             "compared-times",
             "Completion times by variant",
@@ -56,23 +57,26 @@ def charts_of_comparison(comparison: Comparison) -> list[Chart]:
 
 
 def _bars(
-    key: str, title: str, unit: str, values: pd.DataFrame, table: pd.DataFrame
-) -> Chart | None:
-    """A bar for each row and column; None where there is no column."""
+    key: str,
+    title: str,
+    unit: str,
+    values: pd.DataFrame,
+    table: pd.DataFrame,
+    note: str = "",
+) -> Chart:
+    """A bar for each row and column."""
     series = {
         str(name): values[name].fillna(0.0).to_numpy(np.float64) for name in values
     }
-    drawing = Bars(tuple(map(str, values.index)), Axis(unit), series)
-    return Chart(key, title, "", drawing, table) if series else None
+    axis = Axis(unit, "share" if unit == "share" else "number")
+    return Chart(key, title, note, Bars(tuple(map(str, values.index)), axis, series), table)  # fmt: skip
 
 
 # A figure that an option changes by less than this share of its worst value hardly depends on it.
 HARDLY = 0.01
 IN_SYSTEM = "jct_to_end_mean_s"
-# Usual subjects of a sweep come first: across, then down.
+# Usual subjects of a sweep come first: down, then as series.
 FIRST = ("tfwd_s", "max_jobs")
-UNLIMITED = "all jobs in play"
-NAMES = {"tfwd_s": "Tfwd", "max_jobs": "maxJ", "reserve": "nodes kept free"}
 
 
 def read_sweep(path: Path) -> pd.DataFrame:
@@ -85,10 +89,8 @@ def read_sweep(path: Path) -> pd.DataFrame:
     """
     table = read_table(path)
     if "outcome" not in table or not set(FIRST) & set(table.columns):
-        is_trace = {"time", "node", "idle"} <= set(table.columns)
-        hint = f"it is a node trace: bft-replay trace info {path} --html FILE charts it"
         what = "is neither a run directory nor a table of a sweep, which has the columns outcome, tfwd_s and max_jobs"
-        raise InputError(what, file=path, hint=hint if is_trace else None)
+        raise InputError(what, file=path)
     done = table[table["outcome"].notna()]
     if not varied(done):
         what = "expected points that differ in an option, such as tfwd_s"
@@ -104,13 +106,37 @@ def varied(table: pd.DataFrame) -> list[str]:
 
 
 def charts_of_sweep(table: pd.DataFrame) -> list[Chart]:
-    """Chart each main figure over the first two varied options, as a heat map."""
+    """Chart each main figure over the first two varied options: a bar for each pair of values."""
     axes = varied(table)[:2]
     return [
-        _heat(table, figure, axes)
+        _of_figure(table, figure, axes)
         for figure in FIGURES.values()
         if figure.main and figure.path in table and table[figure.path].notna().any()
     ]
+
+
+def _of_figure(table: pd.DataFrame, figure: Figure, axes: Sequence[str]) -> Chart:
+    """Chart the mean of a figure for each value, or pair of values, of the options `axes`."""
+    ordered = table.sort_values(list(axes), kind="stable")
+    named = [ordered[axis].map(partial(_setting, axis)) for axis in axes]
+    if len(axes) == 1:  # the only series
+        named.append(pd.Series(figure.title, ordered.index, name="figure"))
+    found = ordered.groupby(named, sort=False)[figure.path].agg(["mean", "min", "max", "count"])  # fmt: skip
+    means = found["mean"]
+    best: Any = means.idxmax() if figure.more else means.idxmin()
+    unit = "" if figure.unit in ("", "s", "share") else f" {figure.unit}"
+    note = f"Best: {figure.text(means[best])}{unit} at {', '.join(best[: len(axes)])}."
+    if found["count"].max() > 1:
+        note += " Means over what else varies; the table has their range."
+    down, across = (list(dict.fromkeys(each)) for each in named)
+    grid = means.unstack(1).reindex(index=down, columns=across)
+    written = figure.unit
+    if figure.unit == "s":
+        grid, written = grid / 3600, "mean hours"
+    shown = found[["mean", "min", "max"]].map(figure.text).assign(count=found["count"])
+    key = f"sweep-{figure.path.replace('.', '-').lower()}"
+    title = f"{figure.heading[0].upper()}{figure.heading[1:]}"
+    return _bars(key, title, written, grid, shown.reset_index(), note)
 
 
 def answer(table: pd.DataFrame) -> str:
@@ -129,8 +155,8 @@ def _effect(table: pd.DataFrame, option: str) -> tuple[float, str]:
 
     By means over points that differ in nothing else, of those with every value of the option.
     """
-    name = NAMES.get(option, option)
-    settings = table[option].map(partial(_value, option))
+    name = FIELDS[option].title
+    settings = table[option].map(partial(_setting, option))
     others = [each for each in (*varied(table), "seed") if each in table and each != option]  # fmt: skip
     rest = [table[each].map(str) for each in others]
     alike = settings.groupby(rest or (lambda _: 0)).transform("nunique")
@@ -141,8 +167,7 @@ def _effect(table: pd.DataFrame, option: str) -> tuple[float, str]:
         """How much more the largest mean is than the smallest, and all means, ascending."""
         means = compared.groupby(settings)[path].mean().sort_values()
         low, high = means.iloc[[0, -1]]
-        titles = [_setting(option, value) for value in means.index]
-        return high / low - 1 if low > 0 else np.inf, means.set_axis(titles)
+        return high / low - 1 if low > 0 else np.inf, means
 
     gain, outcomes = extremes("outcome")
     worst, best = outcomes.index[[0, -1]]
@@ -162,41 +187,5 @@ def _effect(table: pd.DataFrame, option: str) -> tuple[float, str]:
     return longer, text
 
 
-def _heat(table: pd.DataFrame, figure: Figure, axes: Sequence[str]) -> Chart:
-    ordered = table.sort_values(list(axes), key=_unlimited_last, kind="stable")
-    named = [ordered[axis].map(partial(_value, axis)) for axis in axes]
-    if len(axes) == 1:  # the only row
-        named.append(pd.Series(figure.title, ordered.index, name="figure"))
-    found = ordered.groupby(named, sort=False)[figure.path].agg(["mean", "min", "max", "count"])  # fmt: skip
-    means = found["mean"]
-    best: Any = means.idxmax() if figure.more else means.idxmin()
-    at = ", ".join(map(_setting, axes, best))
-    unit = "" if figure.unit in ("", "s", "share") else f" {figure.unit}"
-    note = f"Best: {figure.text(means[best])}{unit} at {at}."
-    if found["count"].max() > 1:
-        note += " Means over what else varies; the table has their range."
-    note += " The stronger a colour, the better."
-    across, down = (tuple(dict.fromkeys(each)) for each in named)
-    grid = means.unstack(0).reindex(index=down, columns=across)
-    x, y = (Axis(NAMES.get(str(each.name), str(each.name))) for each in named)
-    texts = grid.map(figure.text).to_numpy().tolist()
-    drawing = Heat(x, y, across, down, grid.to_numpy(), texts, not figure.more)
-    columns = [found[each].map(figure.text) for each in ("mean", "min", "max")]
-    shown = pd.concat([*columns, found["count"]], axis=1).reset_index()
-    key = f"sweep-{figure.path.replace('.', '-').lower()}"
-    title = f"{figure.heading[0].upper()}{figure.heading[1:]}"
-    return Chart(key, title, note, drawing, shown)
-
-
-def _unlimited_last(column: pd.Series) -> pd.Series:
-    return column.replace(0, np.inf) if column.name == "max_jobs" else column
-
-
-def _value(option: str, value: object) -> str:
-    if option == "max_jobs" and value == 0:
-        return UNLIMITED
-    return f"{value:g}" if isinstance(value, int | float | np.number) else label(value)
-
-
-def _setting(option: str, value: str) -> str:
-    return value if value == UNLIMITED else f"{NAMES.get(option, option)} {value}"
+def _setting(option: str, value: object) -> str:
+    return label(label_of({option: value}))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -13,6 +14,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from bft.models import InputError
+from bft.models.errors import MAX_SENTENCE, printable
 from bft.replay.results.run_directory import (
     ALLOCATIONS,
     HINT,
@@ -243,3 +245,41 @@ def lost(jobs: pd.DataFrame) -> pd.Series[float]:
     books = [name for name in jobs if str(name).startswith("lost_to_")]
     samples: pd.Series[float] = jobs[books].sum(axis=1)
     return samples
+
+
+def done_shares(jobs: pd.DataFrame) -> FloatArray:
+    """The part of its work that each job has done; 1 for a job without work."""
+    total = jobs["total_work"].to_numpy(dtype=np.float64)
+    work = np.where(total > 0, jobs["work"], 1.0) / np.where(total > 0, total, 1.0)
+    done: FloatArray = np.clip(work, 0.0, 1.0)
+    return done
+
+
+def job_cells(jobs: pd.DataFrame) -> dict[str, list[Any]]:
+    """The columns of the table of jobs by title: names, and pairs of what a cell is sorted by and what is shown."""
+    total = jobs["total_work"].to_numpy(dtype=np.float64)
+    lost_share: pd.Series[float] = lost(jobs) / np.where(total > 0, total, 1.0)
+    columns: dict[str, tuple[str, Iterable[Any]]] = {
+        "submitted": ("{:%d %b %H:%M}", jobs["submit"]),
+        "finished": ("{:%d %b %H:%M}", jobs["finish"]),
+        "waited, h": ("{:.2f}", jobs["without_units_s"] / 3600),
+        "took, h": ("{:.2f}", jobs["jct_s"] / 3600),
+        "mean units": ("{:.1f}", jobs["mean_units"]),
+        "lost": ("{:.1%}", lost_share),
+        "done": ("{:.0%}", done_shares(jobs)),
+        "preempted": ("{:,}", jobs["preemptions"]),
+        "rescaled": ("{:,}", jobs["rescales"]),
+    }
+    cells: dict[str, list[Any]] = {
+        title: [_sorted_cell(value, form) for value in values]
+        for title, (form, values) in columns.items()
+    }
+    names = [printable(str(name), MAX_SENTENCE) for name in jobs.index]
+    return {"job": names, **cells}
+
+
+def _sorted_cell(value: Any, form: str) -> tuple[float | None, str]:
+    if value != value:
+        return None, "-"
+    number = value.timestamp() if isinstance(value, pd.Timestamp) else value
+    return round(float(number), 4), form.format(value)

@@ -408,15 +408,3 @@ def best(
     wins = means.groupby(chosen, sort=False, dropna=False)["won"].sum()
     told = pd.DataFrame(table).assign(wins=wins.to_numpy()).reset_index()
     return told.sort_values("mean", ascending=less, kind="stable", ignore_index=True)
-
-
-def option_named(text: str, varied: Sequence[str]) -> str:
-    """The flat name of an option, from its name on the command line or its flat name: `Tfwd`, `-maxJ`, `max_jobs`."""
-    flags = {
-        flag.lstrip("-").lower(): name
-        for name, each in FIELDS.items()
-        for flag in each.flags
-    }
-    known = {**flags, **{name.lower(): name for name in (*FIELDS, *varied, VARIANT)}}
-    key = text.lstrip("-").lower()
-    return known.get(key) or known.get(key.replace("-", "_")) or text

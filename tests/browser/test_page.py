@@ -43,7 +43,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"report {folder}/demo",
         f"report {folder}/hostile --title {shlex.quote(HOSTILE)}",
         f"report {folder}/demo {folder}/other -o {folder}/two.html",
-        f"trace info {trace} --html {folder}/trace.html",
     ):
         assert run(shlex.split(line)) == 0
     return folder
@@ -158,14 +157,14 @@ PAINTED = """async key => {
 
 @pytest.mark.parametrize(("name", "width", "scheme"), [
     *(("demo", width, scheme) for width in WIDTHS for scheme in ("light", "dark")),
-    *((name, *look) for name in ("two", "trace", "hostile", "sweep")
+    *((name, *look) for name in ("two", "hostile", "sweep")
       for look in (("phone", "dark"), ("desk", "light"))),
 ])  # fmt: skip
 def test_a_page_is_quiet_fits_has_marks_in_every_chart_and_can_be_used_by_all(
     opened, name: str, width: str, scheme: str
 ) -> None:
     seen = opened(name, width, scheme)
-    assert seen.page.locator(".figure, table.heat").count() >= 3
+    assert seen.page.locator(".figure").count() >= 3
     for key in seen.charts:
         assert seen.page.evaluate(PAINTED, key) > 100, key
     assert seen.page.evaluate("document.documentElement.scrollWidth") <= WIDTHS[width]
@@ -209,18 +208,20 @@ def hovered(seen: Opened, key: str) -> str:
     return str(tips.first.inner_text())
 
 
-def test_a_sweep_is_a_map_of_the_means_in_its_table(opened, runs: Path) -> None:
+def test_a_sweep_has_the_means_in_its_table(opened, runs: Path) -> None:
     seen = opened("sweep")
     table = pd.read_parquet(runs / "swept" / "results.parquet")
-    _, *found = rows(seen.page, "#sweep-outcome table.heat tr")
-    windows, (few, *some), (every, *all_jobs) = found
-    assert (windows, few, every) == (["10", "120", "600"], "2", "all jobs in play")
-    known = table.set_index(["max_jobs", "tfwd_s"])["outcome"]
-    for most, cells in ((2, some), (0, all_jobs)):
-        shown = [float(cell.replace(",", "")) for cell in cells]
-        assert shown == pytest.approx(known[most].sort_index().tolist(), abs=0.5)
-    ranges = seen.page.locator("#sweep-outcome details table tbody tr")
-    assert ranges.count() == len(table)
+    known = table.set_index(["tfwd_s", "max_jobs"])["outcome"]
+    expected = {
+        (f"-Tfwd {tfwd:g}", f"-maxJ {jobs}"): of for (tfwd, jobs), of in known.items()
+    }
+    shown = {
+        (tfwd, jobs): float(mean.replace(",", ""))
+        for tfwd, jobs, mean, *_ in rows(
+            seen.page, "#sweep-outcome details table tbody tr"
+        )
+    }
+    assert shown == pytest.approx(expected, abs=0.5)
 
 
 def test_a_legend_takes_entries_out_and_puts_them_back(opened) -> None:
@@ -323,14 +324,11 @@ def test_without_scripts_a_page_has_sentences_tiles_and_the_tables_of_charts(
 ) -> None:
     context = chromium.new_context(java_script_enabled=False, offline=True)
     page = context.new_page()
-    for name in ("demo", "two", "sweep", "trace"):
+    for name in ("demo", "two", "sweep"):
         page.goto((runs / f"{name}.html").as_uri())
         assert page.locator(".opening").inner_text()
-        if name == "sweep":  # its maps are tables
-            assert page.locator("table.heat").first.is_visible()
-        else:
-            assert page.locator(".unscripted").is_visible()
-            assert not page.locator(".figure").first.is_visible()
+        assert page.locator(".unscripted").is_visible()
+        assert not page.locator(".figure").first.is_visible()
         details = page.locator("main > section details", has_text="Data of this chart")
         details.first.locator("summary").click()
         assert details.first.locator("table td").first.is_visible()

@@ -48,7 +48,7 @@ from bft.models import (
     submissions,
 )
 from bft.models.cells import Rows, read_number
-from bft.models.learned.duration import split_in_time
+from bft.models.learned.duration import _past
 from bft.models.measure.xi_measurements import merged
 from bft.replay.policies.lucid.submissions import read_forecast_table
 from bft.replay.policies.tiresias import read_samples
@@ -174,7 +174,7 @@ READ = {
     "forecast": read_forecast_table,
     "cluster": lambda path: cluster_pools(str(path), CURVE_JOB),
     "submissions": through(submissions),
-    "finished jobs": lambda path: split_in_time(read_table(path), 0.5, source=str(path)),
+    "finished jobs": lambda path: _past(read_table(path), (), str(path)),
     "swf": read_swf_jobs,
     "philly": read_philly_jobs,
 }  # fmt: skip

@@ -20,7 +20,6 @@ from bft.models.learned.duration import (
     DurationEstimator,
     Forecaster,
     ahead,
-    split_in_time,
     submissions,
 )
 from bft.models.learned.ga2m import AdditiveModel, accuracy
@@ -199,17 +198,6 @@ def test_durations_of_the_jobs_predicted_are_not_looked_at() -> None:
 def test_predictions_stay_durations_whatever_a_regressor_says(says: float) -> None:
     predicted = replace(trained(), regressor=nothing(says)).predict(log(5))
     assert ((predicted >= 0) & (predicted <= LONGEST_S * (1 + 1e-9))).all()
-
-
-def test_a_split_in_time_leaves_nobody_out_and_mixes_nothing() -> None:
-    jobs = log(200)
-    before, after, past = split_in_time(jobs, 0.25)
-    assert len(after) == 50
-    finish = jobs["submit_time"] + jobs["duration"]
-    assert finish[before.index].max() < after["submit_time"].min()
-    assert sorted([*before.index, *past.index]) == list(range(200))
-    assert set(after.index) <= set(past.index)
-    refused("no jobs", split_in_time, jobs[:0], 0.5)
 
 
 def test_columns_learnt_from_are_wanted_later_and_empty_ones_not() -> None:

@@ -51,16 +51,8 @@ def test_every_condition_of_an_option_can_be_told(policy: str) -> None:
     assert {type(answer) for answer in told} == {bool}
 
 
-def test_no_u_switches_off_the_dedicated_replay_in_plans_and_variants(
-    tmp_path: Path,
-) -> None:
-    file = tmp_path / "plan.toml"
-    file.write_text("[options]\nno-u = true\n")
-    of_file = plan_of({"plan_file": str(file), "variants": ()})
-    assert [point.options.dedicated for point in of_file.points] == [False]
-    of_variants = plan_of(
-        {"plan_file": None, "variants": ("quick: --no-u", "whole: --policy fifo")}
-    )
+def test_no_u_switches_off_the_dedicated_replay_in_plans_and_variants() -> None:
+    of_variants = plan_of({"variants": ("quick: --no-u", "whole: --policy fifo")})
     assert [point.options.dedicated for point in of_variants.points] == [False, True]
-    of_flag = plan_of({"plan_file": None, "variants": (), "no_u": True})
+    of_flag = plan_of({"variants": (), "no_u": True})
     assert [point.options.dedicated for point in of_flag.points] == [False]

@@ -47,8 +47,7 @@ def test_for_people(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.fixture
-def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def apart(here: Path) -> Path:
     start = pd.Timestamp("2021-02-10", tz="UTC")
     rows = [
         (
@@ -85,7 +84,7 @@ def apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         columns=["model_a", "model_b", "xi_a", "xi_b"],
     )
     xi.to_csv("xi.csv", index=False)
-    return tmp_path
+    return here
 
 
 def test_with_xi_two_jobs_may_share_each_unit(

@@ -32,11 +32,10 @@ Ingest = Callable[..., tuple[str, str]]
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def here(here: Path) -> Path:
     """A working folder with the log of some jobs."""
-    monkeypatch.chdir(tmp_path)
     Path("jobs.sacct").write_text(written("sacct", JOBS))
-    return tmp_path
+    return here
 
 
 @pytest.fixture
@@ -219,7 +218,9 @@ DATES = ("10/02/2021", "13/02/2021", "2021-2-10", "20210210", "Feb 10 2021", "20
         ("slurm jobs.sacct --recipe moab", "'moab' is not one of 'slurm', 'pbs'"),
     ],
 )  # fmt: skip
-def test_invalid_input(ingest: Ingest, here: Path, args: str, what: str) -> None:
+def test_invalid_input(
+    here: Path, refused: Callable[..., str], args: str, what: str
+) -> None:
     mine = "node,start,end\nn1,1612915200,1612918800\n"
     files = {
         "empty": "",
@@ -232,13 +233,8 @@ def test_invalid_input(ingest: Ingest, here: Path, args: str, what: str) -> None
     for name, text in files.items():
         Path(name).write_text(text)
     Path("here").symlink_to(here)
-    target = () if " -o " in args else ("-o", "t.parquet")
-    out, err = ingest(*target, *args.split(), code=2)
-    assert what in err
-    assert "Traceback" not in err + out
-    assert not list(here.glob("t.*"))
-    assert not list(here.glob(".part*"))
-    assert Path("mine.csv").read_text() == mine
+    target = "" if " -o " in args else "-o t.parquet "
+    refused(f"ingest {target}{args}", what)
 
 
 @pytest.mark.parametrize("scheduler", RECIPES)

@@ -5,6 +5,7 @@ import io
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +48,32 @@ def problem(**changes: Any) -> dict[str, Any]:
     return posed
 
 
-def write(path: Path, *documents: object) -> str:
+def write(name: str, *documents: object) -> str:
     lines = "".join(json.dumps(document) + "\n" for document in documents)
-    if path.suffix == ".gz":
-        path.write_bytes(gzip.compress(lines.encode()))
-    else:
-        path.write_text(lines)
-    return str(path)
+    content = lines.encode()
+    Path(name).write_bytes(gzip.compress(content) if name.endswith("gz") else content)
+    return name
+
+
+Solve = Callable[..., Any]
+
+
+@pytest.fixture
+def solve(here: Path, capsys: pytest.CaptureFixture[str]) -> Solve:
+    """Runs `solve`, and returns its answer; with `lines` those of a batch."""
+
+    def call(*args: str, code: int = 0, lines: bool = False) -> Any:
+        capsys.readouterr()
+        assert run(["solve", *args]) == code
+        out, err = capsys.readouterr()
+        assert err == ""
+        return (
+            [json.loads(line) for line in out.splitlines()]
+            if lines
+            else json.loads(out)
+        )
+
+    return call
 
 
 def without_seconds(answer: dict[str, Any]) -> dict[str, Any]:
@@ -67,47 +87,39 @@ def feed(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
 # --- one problem ------------------------------------------------------------------------------------------------------
 
 
-def test_the_example_of_the_design(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["solve", write(tmp_path / "problem.json", problem())]) == 0
-    out, err = capsys.readouterr()
-    assert err == ""
-    answer = json.loads(out)
+def test_the_example_of_the_design(solve: Solve) -> None:
+    answer = solve(write("problem.json", problem()))
     assert answer.keys() == ANSWER
     assert answer["status"] == "optimal"
     assert answer["counts"] == {"a": 8, "b": 8}
     # Os at 8 units over Tfwd each, less Tcup x the rate of a on its three units.
     assert answer["objective"] == pytest.approx(2 * 120 * 44 - 18 * 24)
     assert answer["bound"] == pytest.approx(answer["objective"])
-    assert {0, 1, 2} <= set(answer["allocation"]["a"])
-    assert not set(answer["allocation"]["a"]) & set(answer["allocation"]["b"])
-    assert {name: len(units) for name, units in answer["allocation"].items()} == answer[
-        "counts"
-    ]
+    held = answer["allocation"]
+    assert {0, 1, 2} <= set(held["a"])
+    assert not set(held["a"]) & set(held["b"])
+    assert {name: len(units) for name, units in held.items()} == answer["counts"]
+    assert solve(write("problem.json", problem(jobs=[])))["counts"] == {}
 
 
 @pytest.mark.parametrize("units", [0, 1, 3, 5, 7, 20])
-def test_both_backends_agree(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], units: int
-) -> None:
+def test_both_backends_agree(solve: Solve, units: int) -> None:
     current = list(range(min(3, units)))
-    path = write(tmp_path / "problem.json", problem(units=units, current=current))
+    path = write("problem.json", problem(units=units, current=current))
     objectives = []
     for backend in ("cbc", "exact", "auto"):
-        assert run(["solve", path, "--backend", backend, "-optTL", "30"]) == 0
-        answer = json.loads(capsys.readouterr().out)
+        answer = solve(path, "--backend", backend, "-optTL", "30")
         assert answer["backend"] == ("exact" if backend == "auto" else backend)
         assert sum(answer["counts"].values()) <= units
         objectives.append(answer["objective"])
     assert objectives == pytest.approx([objectives[0]] * 3)
 
 
-def test_no_jobs_is_a_problem_too(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["solve", write(tmp_path / "problem.json", problem(jobs=[]))]) == 0
-    assert json.loads(capsys.readouterr().out)["counts"] == {}
+HELD = problem()
+HELD["jobs"][1]["current"] = [2]
+DEEP = b"[" * 100_000
+BATCH = gzip.compress((json.dumps(problem()) + "\n").encode() * 50)
+FLIPPED = BATCH[:40] + bytes(byte ^ 255 for byte in BATCH[40:44]) + BATCH[44:]
 
 
 @pytest.mark.parametrize(
@@ -142,54 +154,38 @@ def test_no_jobs_is_a_problem_too(
         ({}, ["units", "missing"]),
         ([problem()], ["object", "list"]),
         (None, ["object"]),
+        (HELD, ["jobs[1].current", "unit 2", "'a'"]),
     ],
 )
 def test_a_malformed_problem_is_refused_by_field(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    document: object,
-    told: list[str],
+    here: Path, refused: Callable[..., str], document: object, told: list[str]
 ) -> None:
-    assert run(["solve", write(tmp_path / "problem.json", document)]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    for text in told:
-        assert text in err
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["problem.json"]
-
-
-def test_a_unit_held_by_two_is_refused_by_name(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    posed = problem()
-    posed["jobs"][1]["current"] = [2]
-    assert run(["solve", write(tmp_path / "problem.json", posed)]) == 2
-    err = capsys.readouterr().err
-    assert "jobs[1].current" in err
-    assert "unit 2" in err
-    assert "'a'" in err
+    refused(["solve", write("problem.json", document)], *told)
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("name", "content", "told"),
     [
-        (b"", "not JSON"),
-        (b"{", "not JSON"),
-        (b"\x89PNG\r\n\x1a\n\x00", "not JSON"),
-        (b"[" * 100_000, "not JSON"),
-        (b"units: 3\n", "line 1 column 1"),
+        ("problem.json", b"", "not JSON"),
+        ("problem.json", b"{", "not JSON"),
+        ("problem.json", b"\x89PNG\r\n\x1a\n\x00", "not JSON"),
+        ("problem.json", DEEP, "not JSON"),
+        ("problem.json", b"units: 3\n", "line 1 column 1"),
+        ("batch.jsonl.gz", BATCH[:-20], "damaged"),
+        ("batch.jsonl.gz", FLIPPED, "damaged"),
+        ("-", b"", "standard input: not JSON"),
+        ("-", b"nonsense", "standard input: not JSON"),
+        ("-", b"\x80\x04\x95", "standard input: not JSON"),
     ],
 )
 def test_what_is_not_json_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, told: str
-) -> None:
-    path = tmp_path / "problem.json"
-    path.write_bytes(content)
-    assert run(["solve", str(path)]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert str(path) in err
-    assert told in err
+    here: Path, refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch, name: str, content: bytes, told: str
+) -> None:  # fmt: skip
+    if name == "-":
+        feed(monkeypatch, content)
+    else:
+        Path(name).write_bytes(content)
+    refused(["solve", name], told, "standard input" if name == "-" else name)
 
 
 @pytest.mark.parametrize(
@@ -213,46 +209,30 @@ def test_what_is_not_json_is_refused(
     ],
 )
 def test_an_invalid_command_is_reported(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    args: list[str],
-    told: list[str],
+    here: Path, refused: Callable[..., str], args: list[str], told: list[str]
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    write(Path("p.json"), problem())
-    assert run(["solve", *args]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    for text in told:
-        assert text in err
-    assert [path.name for path in tmp_path.iterdir()] == ["p.json"]
+    write("p.json", problem())
+    refused(["solve", *args], *told)
 
 
 # --- batches ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["batch.jsonl", "batch.jsonl.gz"])
-def test_a_batch_is_answered_line_by_line_in_order(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
-) -> None:
+def test_a_batch_is_answered_line_by_line_in_order(solve: Solve, name: str) -> None:
     posed = [problem(name=f"job{k}", units=k + 3) for k in range(12)]
-    assert run(["solve", write(tmp_path / name, *posed)]) == 0
-    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert [next(iter(answer["counts"])) for answer in answers] == [
-        f"job{k}" for k in range(12)
-    ]
-    for document, answer in zip(posed, answers, strict=True):
-        assert run(["solve", write(tmp_path / "one.json", document)]) == 0
-        assert without_seconds(json.loads(capsys.readouterr().out)) == without_seconds(
-            answer
-        )
+    answers = solve(write(name, *posed), lines=True)
+    for number, (document, answer) in enumerate(zip(posed, answers, strict=True)):
+        assert next(iter(answer["counts"])) == f"job{number}"
+        alone = solve(write("one.json", document))
+        assert without_seconds(alone) == without_seconds(answer)
+    by_cbc = solve(name, "--backend", "cbc", lines=True)
+    objectives = [answer["objective"] for answer in answers]
+    assert [a["objective"] for a in by_cbc] == pytest.approx(objectives)
+    assert solve(write(name), lines=True) == []
 
 
-def test_malformed_lines_become_errors_and_the_others_are_solved(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "batch.jsonl"
+def test_malformed_lines_become_errors_and_the_others_are_solved(solve: Solve) -> None:
     good = json.dumps(problem())
     lines = [
         good,
@@ -260,7 +240,7 @@ def test_malformed_lines_become_errors_and_the_others_are_solved(
         json.dumps(problem(Jmin=65)),
         "",
         good,
-        "[" * 100_000,
+        DEEP.decode(),
         "null",
     ]
     lines += [
@@ -268,26 +248,21 @@ def test_malformed_lines_become_errors_and_the_others_are_solved(
         json.dumps(problem(name="\ud800")),
         good,
     ]
-    path.write_text("\n".join(lines))
-    assert run(["solve", str(path)]) == 2
-    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    assert ["error" in answer for answer in answers] == [
-        False,
-        True,
-        True,
-        False,
-        True,
-        True,
-        True,
-        False,
-        False,
-    ]
-    assert [answer["line"] for answer in answers if "error" in answer] == [
+    Path("batch.jsonl").write_text("\n".join(lines))
+    answers = solve("batch.jsonl", code=2, lines=True)
+    assert [answer.get("line") for answer in answers] == [
+        None,
         2,
         3,
+        None,
         6,
         7,
         8,
+        None,
+        None,
+    ]
+    assert ["error" in answer for answer in answers] == [
+        "line" in answer for answer in answers
     ]
     assert "not JSON" in answers[1]["error"]
     assert "jobs[0]" in answers[2]["error"]
@@ -295,84 +270,22 @@ def test_malformed_lines_become_errors_and_the_others_are_solved(
     assert without_seconds(answers[0]) == without_seconds(answers[8])
 
 
-def test_backends_agree_on_a_batch(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = write(
-        tmp_path / "batch.jsonl",
-        *(problem(units=u, Jmin=m) for u in (3, 9, 17) for m in (0, 2, 4)),
-    )
-    found = []
-    for backend in ("cbc", "exact"):
-        assert run(["solve", path, "--backend", backend]) == 0
-        lines = capsys.readouterr().out.splitlines()
-        found.append([json.loads(line)["objective"] for line in lines])
-    assert found[0] == pytest.approx(found[1])
-
-
-def test_an_empty_batch_gives_an_empty_answer(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "batch.jsonl"
-    path.write_text("\n\n")
-    assert run(["solve", str(path)]) == 0
-    assert capsys.readouterr() == ("", "")
-
-
-@pytest.mark.parametrize("damage", ["cut", "flipped"])
-def test_a_damaged_batch_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
-) -> None:
-    path = tmp_path / "batch.jsonl.gz"
-    content = bytearray(gzip.compress((json.dumps(problem()) + "\n").encode() * 50))
-    if damage == "cut":
-        content = content[:-20]
-    else:
-        content[40:44] = bytes(byte ^ 255 for byte in content[40:44])
-    path.write_bytes(content)
-    assert run(["solve", str(path)]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert f"{path}: damaged" in err
-
-
-# --- standard input ---------------------------------------------------------------------------------------------------
-
-
-def test_standard_input_takes_one_problem_on_many_lines(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_standard_input_takes_a_problem_or_a_batch(
+    solve: Solve, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     feed(monkeypatch, json.dumps(problem(), indent=2).encode())
-    assert run(["solve", "-"]) == 0
-    assert json.loads(capsys.readouterr().out)["counts"] == {"a": 8, "b": 8}
-
-
-def test_standard_input_takes_a_batch(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+    assert solve("-")["counts"] == {"a": 8, "b": 8}
     lines = [json.dumps(problem()), "nonsense", json.dumps(problem(units=4))]
     feed(monkeypatch, "\n".join(lines).encode())
-    assert run(["solve", "-"]) == 2
-    answers = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    answers = solve("-", code=2, lines=True)
     assert [answer.get("line") for answer in answers] == [None, 2, None]
-
-
-@pytest.mark.parametrize("content", [b"", b"nonsense", b"\x80\x04\x95"])
-def test_nonsense_on_standard_input_is_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], content: bytes
-) -> None:
-    feed(monkeypatch, content)
-    assert run(["solve", "-"]) == 2
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "standard input: not JSON" in err
 
 
 # --- as a process -----------------------------------------------------------------------------------------------------
 
 
-def test_a_reader_that_stops_early_is_no_error(tmp_path: Path) -> None:
-    path = write(tmp_path / "batch.jsonl", *[problem()] * 3000)
+def test_a_reader_that_stops_early_is_no_error(here: Path) -> None:
+    path = write("batch.jsonl", *[problem()] * 3000)
     words = " ".join(f"'{word}'" for word in [*SCRIPT, "solve", path])
     process = subprocess.run(
         ["bash", "-c", f"set -o pipefail; {words} | head -1"],
@@ -386,12 +299,12 @@ def test_a_reader_that_stops_early_is_no_error(tmp_path: Path) -> None:
 
 
 def test_a_solver_that_does_not_start_falls_back_with_exit_code_3(
-    tmp_path: Path,
+    here: Path,
 ) -> None:
-    path = write(tmp_path / "problem.json", problem())
+    path = write("problem.json", problem())
     process = subprocess.run(
         [*SCRIPT, "solve", path, "--backend", "cbc"],
-        env={"PMIP_CBC_LIBRARY": str(tmp_path / "broken" / "libCbc.so")},
+        env={"PMIP_CBC_LIBRARY": str(here / "broken" / "libCbc.so")},
         capture_output=True,
         text=True,
         timeout=AMPLE_S,

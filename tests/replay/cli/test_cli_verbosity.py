@@ -30,16 +30,15 @@ INGEST = ["ingest", "slurm", "jobs.log", "-o", "trace.csv", "--force", *WINDOW]
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "jobs.log").write_text(LOG)
+def here(here: Path) -> Path:
+    (here / "jobs.log").write_text(LOG)
     rows = [
         f"2024-01-01T0{h}:{n}0:00Z,n{n},{str((h + n) % 2 == 0).lower()}"
         for h in range(4)
         for n in range(4)
     ]
-    (tmp_path / "idle.csv").write_text("\n".join(["time,node,idle", *rows]))
-    return tmp_path
+    (here / "idle.csv").write_text("\n".join(["time,node,idle", *rows]))
+    return here
 
 
 def replay(*options: str) -> list[str]:
@@ -108,11 +107,6 @@ def test_checkpoints_are_reported_with_v(capsys: pytest.CaptureFixture[str]) -> 
     )
     assert run(replay("--checkpoint-every", "1e9")) == 0
     assert "info:" not in capsys.readouterr().err
-
-
-def test_both_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["list", "backends", "-v", "-q"]) == 2
-    assert "give either --verbose or --quiet" in capsys.readouterr().err
 
 
 def test_fallbacks_and_solver_processes_are_reported_with_v(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ import resource
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Thread
@@ -18,7 +18,6 @@ from processes import AMPLE_S, SCRIPT, result_of, signalled
 from stated import once
 
 from bft.datasets import generate_dnn_jobs
-from bft.replay.cli.main import run
 
 NODES = [f"n{number}" for number in range(6)]
 
@@ -76,6 +75,24 @@ def watching(
             yield process
         finally:
             process.kill()
+
+
+def feed(process: subprocess.Popen[str], text: str) -> None:
+    """Write to its standard input."""
+    assert process.stdin is not None
+    process.stdin.write(text)
+    process.stdin.flush()
+
+
+def all_idle() -> str:
+    """Lines that say that all nodes are idle now."""
+    return "".join(f"{time.time()},{node},1\n" for node in NODES)
+
+
+def refuses(command: list[str], message: str, **given: Any) -> None:
+    """Run a command that is refused with this message."""
+    done = result_of(command, **given)
+    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
 
 
 def lines_until(process: subprocess.Popen[str], idle: int) -> list[dict[str, Any]]:
@@ -150,9 +167,7 @@ def test_a_command_is_watched_and_the_run_of_its_record_is_equal(jobs: Path) -> 
     }  # fmt: skip
     assert (end["shadow"]["equal"], end["shadow"]["until"]) == (True, None)
     assert not contradicted(told, Path(end["run"]), NODES)
-    again = result_of(arguments(jobs, "--command", command))
-    assert again.returncode == 2
-    assert "come to its end" in again.stderr
+    refuses(arguments(jobs, "--command", command), "come to its end")
 
 
 def test_without_json_the_first_line_says_that_nothing_is_touched(jobs: Path) -> None:
@@ -209,16 +224,9 @@ def test_a_node_settles_and_what_an_actuator_holds_counts_as_idle(jobs: Path) ->
 
 def test_lines_on_standard_input_are_watched_until_ctrl_c(jobs: Path) -> None:
     with watching(arguments(jobs)) as process:
-        assert process.stdin is not None
-        process.stdin.write(
-            "time,node,idle\n" + "".join(f"{time.time()},{node},1\n" for node in NODES)
-        )
-        process.stdin.flush()
+        feed(process, "time,node,idle\n" + all_idle())
         lines_until(process, 6)
-        process.stdin.write(
-            f"nonsense\n{time.time()},n3,0\n{time.time()},elsewhere,1\n"
-        )
-        process.stdin.flush()
+        feed(process, f"nonsense\n{time.time()},n3,0\n{time.time()},elsewhere,1\n")
         lines_until(process, 5)
         process.send_signal(signal.SIGINT)
         process.stdout.close()  # type: ignore[union-attr] # which does not end it
@@ -234,15 +242,13 @@ def test_lines_on_standard_input_are_watched_until_ctrl_c(jobs: Path) -> None:
 
 def fed(process: subprocess.Popen[str], rng: np.random.Generator, times: int) -> None:
     """Change states of nodes so many times."""
-    assert process.stdin is not None
     for _ in range(times):
         late = float(rng.choice([0.0, 0.3]))
         changes = [(node, rng.integers(2)) for node in NODES if rng.random() < 0.5]
         text = "".join(
             f"{time.time() - late:.9f},{node},{idle}\n" for node, idle in changes
         )
-        process.stdin.write(text)
-        process.stdin.flush()
+        feed(process, text)
         time.sleep(0.05)
 
 
@@ -254,9 +260,7 @@ def test_a_watch_that_is_killed_anywhere_contradicts_nothing_it_told(
     told: list[dict[str, Any]] = []
     for left in reversed(range(kills + 1)):
         with watching(arguments(jobs)) as process:
-            assert process.stdin is not None
-            process.stdin.write("".join(f"{time.time()},{node},1\n" for node in NODES))
-            process.stdin.flush()
+            feed(process, all_idle())
             before = lines_until(process, 6)
             fed(process, rng, int(rng.integers(10)))
             if left:
@@ -275,7 +279,6 @@ def test_a_full_disk_stops_it_before_it_decides_and_it_goes_on_from_there(
 ) -> None:
     told: list[dict[str, Any]] = []
     with suppress(BrokenPipeError), watching(arguments(jobs), limited=8192) as process:
-        assert process.stdin is not None
         assert process.stdout is not None
 
         def read(stdout: IO[str] = process.stdout) -> None:
@@ -285,9 +288,8 @@ def test_a_full_disk_stops_it_before_it_decides_and_it_goes_on_from_there(
         reader.start()
         with suppress(BrokenPipeError):
             for number in range(10_000):
-                for node in NODES:
-                    process.stdin.write(f"{time.time()},{node},{number % 2}\n")
-                process.stdin.flush()
+                lines = (f"{time.time()},{node},{number % 2}\n" for node in NODES)
+                feed(process, "".join(lines))
                 time.sleep(0.05)
         assert process.wait(AMPLE_S) == 2
         reader.join()
@@ -297,8 +299,7 @@ def test_a_full_disk_stops_it_before_it_decides_and_it_goes_on_from_there(
     whole = (jobs.parent / "shadow" / "record.jsonl").read_text().splitlines()[1:-1]
     assert told[-1]["time_ns"] <= max(json.loads(line)[0] for line in whole)
     with watching(arguments(jobs)) as process:
-        for node in NODES:
-            process.stdin.write(f"{time.time()},{node},1\n")  # type: ignore[union-attr]
+        feed(process, all_idle())
         rest, errors = process.communicate(timeout=AMPLE_S)
     assert process.returncode == 0, errors
     assert shadow_of(jobs)["equal"]
@@ -347,12 +348,9 @@ def test_a_record_of_other_options_or_inputs_is_refused(jobs: Path) -> None:
     command = report(jobs, dict.fromkeys(NODES, "idle"))
     with watching(arguments(jobs, "--command", command)) as process:
         lines_until(process, 6)
-        beside = result_of(arguments(jobs, "--command", command))
-        assert beside.returncode == 2
-        assert "another replay is writing here" in beside.stderr
-    other = result_of(arguments(jobs, "--command", command, "--max-jobs", "5"))
-    assert other.returncode == 2
-    assert "other options or inputs" in other.stderr
+        refuses(arguments(jobs, "--command", command), "another replay is writing here")
+    other = arguments(jobs, "--command", command, "--max-jobs", "5")
+    refuses(other, "other options or inputs")
 
 
 @pytest.mark.parametrize(
@@ -374,33 +372,20 @@ def test_a_record_of_other_options_or_inputs_is_refused(jobs: Path) -> None:
     ],
 )
 def test_what_looks_into_the_future_is_refused(
-    jobs: Path, more: tuple[str, ...], message: str, capsys: pytest.CaptureFixture[str]
+    jobs: Path, more: tuple[str, ...], message: str, refused: Callable[..., str]
 ) -> None:
-    assert run(arguments(jobs, "--command", "true", *more)[len(SCRIPT) :]) == 2
-    assert message in capsys.readouterr().err
+    refused(arguments(jobs, "--command", "true", *more)[len(SCRIPT) :], message)
     assert not (jobs.parent / "shadow").exists()
 
 
-def test_no_jobs_no_nodes_and_jobs_that_cannot_be_read_are_said_at_once(
-    jobs: Path,
+def test_no_jobs_no_nodes_and_jobs_larger_than_the_machine_are_refused(
+    jobs: Path, refused: Callable[..., str]
 ) -> None:
-    nobody = result_of(arguments(jobs), stdin=subprocess.DEVNULL)
-    assert nobody.returncode == 2
-    assert "the first look, which names all nodes: no node" in nobody.stderr
+    refused("watch --command true", "needs the jobs")
+    nobody = "the first look, which names all nodes: no node"
+    refuses(arguments(jobs), nobody, stdin=subprocess.DEVNULL)
+    pd.read_parquet(jobs).assign(Jmin=7).to_parquet(jobs)
+    command = arguments(jobs, "--command", report(jobs, dict.fromkeys(NODES, "idle")))
+    refuses(command, "needs more units than the machine has")
     jobs.unlink()
-    missing = result_of(arguments(jobs, "--command", "false", "--every", "0.1"))
-    assert missing.returncode == 2
-    assert str(jobs) in missing.stderr
-
-
-def test_no_jobs_and_jobs_larger_than_the_machine_are_refused(
-    jobs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["watch", "--command", "true"]) == 2
-    assert "needs the jobs" in capsys.readouterr().err
-    frame = pd.read_parquet(jobs)
-    frame.assign(Jmin=7).to_parquet(jobs)
-    command = report(jobs, dict.fromkeys(NODES, "idle"))
-    done = result_of(arguments(jobs, "--command", command))
-    assert done.returncode == 2
-    assert "needs more units than the machine has" in done.stderr
+    refuses(arguments(jobs, "--command", "false", "--every", "0.1"), str(jobs))

@@ -1,10 +1,10 @@
 """`bft-replay xi build|check|show|measure`, as a user types them."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from bft.models.measure.co_runs import slowdown
@@ -21,10 +21,9 @@ vgg,128,bert,32,1,0.44,0.49
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def folder(here: Path) -> Path:
     Path("m.csv").write_text(MEASUREMENTS)
-    return tmp_path
+    return here
 
 
 def test_build_merges_both_sides_and_repeats_byte_by_byte(
@@ -53,82 +52,17 @@ def test_build_merges_both_sides_and_repeats_byte_by_byte(
         (["build", "binary.csv", "-o", "xi.csv"], "binary.csv"),
         (["build", "empty.csv", "-o", "xi.csv"], "empty.csv: is empty"),
         (["build", "m.csv", "-o", "xi.txt"], "written as .csv"),
-        (["build", "m.csv", "-o", "xi.csv", "--for", "m.csv"], "missing column model"),
-        (
-            ["build", "m.csv", "-o", "xi.csv", "--for", "none.csv"],
-            "none.csv",
-        ),
         (["show", "m.csv"], "missing columns xi_a, xi_b"),
     ],
 )
 def test_bad_input_is_reported_and_writes_nothing(
-    folder: Path, command: list[str], told: str, capsys: pytest.CaptureFixture[str]
+    folder: Path, command: list[str], told: str, refused: Callable[..., str]
 ) -> None:
     Path("wrong.csv").write_text(MEASUREMENTS.replace("0.5", "fast"))
     Path("binary.csv").write_bytes(bytes(range(256)))
     Path("empty.csv").write_text("")
     Path("m.txt").write_text(MEASUREMENTS)
-    before = {path.name for path in folder.iterdir()}
-    assert run(["xi", *command]) == 2
-    captured = capsys.readouterr()
-    assert told in captured.err
-    assert "Traceback" not in captured.err
-    assert {path.name for path in folder.iterdir()} == before
-    assert Path("m.csv").read_text() == MEASUREMENTS
-
-
-def test_estimates_for_jobs_carry_flags_and_feed_a_replay(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    rows = "".join(
-        f'j{j},{model},{batch},1,4,1e5,2021-02-10T00:00:0{j}Z,6,3,"[0,1,4]","[0,10,38]","[0,10,38]"\n'
-        for j, (model, batch) in enumerate(
-            [("bert", 32), ("vgg", 96), ("vgg", 256), ("gpt", 8)]
-        )
-    )
-    Path("jobs.csv").write_text(
-        "name,model,batch_size,Jmin,Jmax,Pmax,Tsub,Tcup,Tcdw,Ns,Ps,Os\n" + rows
-    )
-    Path("trace.csv").write_text(
-        "time,node,idle\n"
-        + "".join(f"2021-02-10T00:00:00Z,n{i},1\n" for i in range(3))
-        + "2021-02-10T02:00:00Z,n0,0\n"
-    )
-    assert run(["xi", "build", "m.csv", "-o", "xi.csv"]) == 0
-    assert (
-        run(["xi", "build", "m.csv", "-o", "estimated.csv", "--for", "jobs.csv"]) == 0
-    )
-    captured = capsys.readouterr()
-    assert "never measured, so only guesses are possible: gpt" in captured.err
-    table = pd.read_csv("estimated.csv")
-    assert set(table["flag"]) == {"measured", "interpolated", "clamped", "guessed"}
-    assert (table[["xi_a", "xi_b"]] >= 1).all(axis=None)
-    between = table[(table["model_a"] == "bert") & (table["batch_b"] == 96)]
-    assert between["flag"].tolist() == ["interpolated"]
-    assert 1.0 <= between["xi_a"].item() <= 1.3
-    used = {}
-    for name in ("xi", "estimated"):
-        command = [
-            "-ndmap",
-            "trace.csv",
-            "--jobs",
-            "jobs.csv",
-            "-Tfwd",
-            "120",
-            "--xi",
-            f"{name}.csv",
-            "-name",
-            name,
-        ]
-        assert run([*command, "--no-u"]) == 0
-        held = pd.read_parquet(f"{name}-itrOut/allocations.parquet")
-        seconds = (held["end"] - held["start"]).dt.total_seconds() * (
-            held["last_unit"] - held["first_unit"] + 1
-        )
-        metrics = json.loads(Path(f"{name}-itrOut/summary.json").read_text())["metrics"]
-        used[name] = seconds.sum() - metrics["used_unit_s"]
-    assert used["xi"] == pytest.approx(0), "no pair of these jobs was measured"
-    assert used["estimated"] > 0, "with estimates some share"
+    refused(["xi", *command], told)
 
 
 def test_check_counts_what_is_there_missing_and_odd(

@@ -68,14 +68,13 @@ print("1, 0, 0, 3")
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
+def folder(here: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("OPENBLAS_NUM_THREADS", "1")
     Path("loop.py").write_text(LOOP)
     Path("bin").mkdir()
-    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
-    return tmp_path
+    monkeypatch.setenv("PATH", f"{here / 'bin'}:/usr/bin:/bin")
+    return here
 
 
 def stand_in(name: str, script: str) -> None:
@@ -269,7 +268,7 @@ def test_trainings_that_fail_are_told_with_the_reason_and_tried_again(
     ("command", "telling"),
     [
         ("python loop.py 0", ("failed with exit code 3 after ", "printed nothing")),
-        ("python loop.py 60 9", ("ended after ", " step times alone", "--steps", "| step_time=")),
+        ("python loop.py 60 9", ("ended after ", " step times ", "--steps", "| step_time=")),
         ("echo nothing to read", ("0 of 1 step times", "| nothing to read")),
         ("sleep 60", ("time limit", "printed nothing")),
         ("yes no times 7", ("time limit", "| no times 7")),
@@ -282,7 +281,8 @@ def test_a_command_that_cannot_be_measured_is_reported_with_the_end_of_its_outpu
     Path("trainings.csv").write_text(f"model,command\na,{command}\n".replace("python", sys.executable))  # fmt: skip
     limit = ["5" if "time limit" in telling else "900"]
     line = ["xi measure trainings.csv -o out --gpu none", *QUICK[:-1], *limit]
-    told(" ".join(line), "command A", *telling, code=3)
+    # A busy machine may see the first of the two alike commands to the end, and the second fail.
+    told(" ".join(line), "command ", *telling, code=3)
     assert not Path("out/xi.csv").exists()
 
 
@@ -330,14 +330,12 @@ def test_an_interrupt_ends_what_was_started_and_its_children(
     ],
 )
 def test_tables_that_cannot_be_collected_are_refused_before_anything_runs(
-    folder: Path, table: str, pairs: str, what: str, capsys: pytest.CaptureFixture[str]
+    folder: Path, table: str, pairs: str, what: str, refused: Callable[..., str]
 ) -> None:
     Path("trainings.csv").write_text(table)
     Path("pairs.csv").write_text(pairs)
-    more = ["--pairs", "pairs.csv"] if pairs else []
-    assert run(["xi", "measure", "trainings.csv", "-o", "out", *more]) == 2
-    assert what in capsys.readouterr().err
-    assert not Path("out").exists()
+    more = " --pairs pairs.csv" if pairs else ""
+    refused(f"xi measure trainings.csv -o out{more}", what)
 
 
 # --- repairing --------------------------------------------------------------------------------------------------------

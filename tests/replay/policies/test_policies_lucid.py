@@ -570,7 +570,8 @@ def test_each_figure_of_the_reproduction_is_one_command(
 
     def compared(plan: str, args: str) -> list[dict[str, Any]]:
         common = "--workers 0 --no-u --out venus/study --json"
-        said = told(f"compare --plan venus/{plan}.toml {common} {args}")
+        stated = Path(f"venus/{plan}.args").read_text()
+        said = told(f"compare {common} {args} {stated}")
         whole, _ = json.JSONDecoder().raw_decode(said, said.index("{"))
         rows: list[dict[str, Any]] = whole["variants"]
         return rows

@@ -5,7 +5,6 @@ import json
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -16,13 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bft.replay import always_idle
 from bft.replay.cli.main import run
 from bft.replay.report import charts_of, plotted
-from bft.replay.report.chart import Bars, Curves, Heat, distribution, held_over_time
-from bft.replay.report.trace_charts import by_hour
+from bft.replay.report.chart import Bars, Curves, distribution, held_over_time
 from bft.replay.studies.run_files import changes_of, read_run
-from bft.replay.trace.trace_files import read_trace
 from bft.replay.trace.trace_statistics import length_histogram
 
 HOSTILE = "</script><img src=x onerror=alert(1)>$$\\alpha$$ {{x}} @y <!--"
@@ -120,7 +116,6 @@ def test_four_charts_are_shown_and_the_others_are_a_click_away(
         assert f'<section id="{chart.key}">' in (shown if number < 4 else more)
         assert f'id="data-{chart.key}"' in text
     assert "<summary>1 more chart</summary>" in more
-    assert '<details class="more" open>' in page(hostile, "--all-charts")
     seen = outside(text)
     assert "<noscript><style>.figure, .help, .legend, #all-jobs { display: none }" in seen  # fmt: skip
     assert "the numbers stand in the tables" in seen
@@ -221,35 +216,6 @@ def test_a_distribution_counts_the_values_up_to_each_point(
     assert curve.y[-1] == pytest.approx(len(values) / len(every))
 
 
-def test_hours_and_weekdays_are_those_of_the_calendar() -> None:
-    wednesday = int(pd.Timestamp("2021-02-10T22:30:00Z").value)
-    chart = by_hour(always_idle(3, wednesday, wednesday + 26 * 3600 * 10**9))
-    assert chart is not None
-    shown = chart.table.set_index("day")
-    assert shown.loc["Wed", "23"] == 3.0
-    assert shown.loc["Thu"].eq(3.0).all()
-    assert np.isnan(shown.loc["Wed", "22"])  # only a half of that hour was observed
-    assert shown.drop(["Wed", "Thu"]).isna().all(axis=None)
-
-
-def test_hours_are_those_of_the_site(tmp_path: Path) -> None:
-    """Nodes turn idle at 8 in Kathmandu, a quarter past 2 UTC, on each of three days."""
-    rows = [
-        f"2021-02-{day}T{hour},n{node},{idle}\n"
-        for day in (10, 11, 12) for hour, idle in (("02:15:00Z", 1), ("03:15:00Z", 0)) for node in range(5)
-    ]  # fmt: skip
-    path = tmp_path / "t.csv"
-    path.write_text(f"time,node,idle\n{''.join(rows)}2021-02-12T09:00:00Z,n0,0\n")
-    chart = by_hour(replace(read_trace(path), zone="Asia/Kathmandu"))
-    assert chart is not None
-    assert isinstance(chart.drawing, Heat)
-    assert chart.drawing.x.label == "hour of the day, Asia/Kathmandu"
-    shown = chart.table.set_index("day")
-    assert shown.loc[["Wed", "Thu", "Fri"], "08"].tolist() == [5.0, 5.0, 5.0]
-    assert shown.loc["Thu", ["07", "09"]].tolist() == [0.0, 0.0]
-    assert "Most are idle on Wed at 08:00 (5.0)" in chart.note
-
-
 def test_several_runs_are_compared(hostile: Path, page: Page, here: Path) -> None:
     other = hostile.with_name("other")
     charts = charts_of([hostile, other])
@@ -273,7 +239,7 @@ def test_several_runs_are_compared(hostile: Path, page: Page, here: Path) -> Non
     assert re.search(f"<strong>[^<]*{warning}</strong>", page(hostile, "cut"))
 
 
-def test_a_sweep_is_a_map_over_what_it_varied(
+def test_a_sweep_has_a_bar_for_each_pair_of_what_it_varied(
     here: Path, page: Page, told: Told
 ) -> None:
     points = [
@@ -283,17 +249,16 @@ def test_a_sweep_is_a_map_over_what_it_varied(
     points[0]["outcome"] = None  # failed
     pd.DataFrame(points).to_parquet("swept.parquet")
     (chart,) = charts_of([Path("swept.parquet")])
-    assert isinstance(chart.drawing, Heat)
-    assert chart.drawing.across == ("30", "120", "600")
-    assert chart.drawing.down == ("5", "10")
-    expected = [[1e9 * (tfwd + 10 * jobs + 0.5) for tfwd in (30, 120, 600)] for jobs in (5, 10)]  # fmt: skip
-    expected[0][0] += 0.5e9  # only the second seed is there
-    assert chart.drawing.values.tolist() == expected
-    assert "Best: 700,500,000,000 samples at Tfwd 600, maxJ 10." in chart.note
-    assert "The stronger a colour, the better." in chart.note
-    # The strongest and the weakest of the colours are those of the largest and the smallest number.
-    shades = [each for row in chart.drawing.shades for each in row]
-    assert (shades[0][-2:], shades[-1][-2:]) == ("1a", "b2")
+    assert isinstance(chart.drawing, Bars)
+    assert chart.drawing.names == ("-Tfwd 30", "-Tfwd 120", "-Tfwd 600")
+    expected = {
+        f"-maxJ {jobs}": [1e9 * (tfwd + 10 * jobs + 0.5) for tfwd in (30, 120, 600)]
+        for jobs in (5, 10)
+    }
+    expected["-maxJ 5"][0] += 0.5e9  # only the second seed is there
+    assert {n: bars.tolist() for n, bars in chart.drawing.series.items()} == expected
+    assert "Best: 700,500,000,000 samples at -Tfwd 600, -maxJ 10." in chart.note
+    assert chart.table["count"].tolist() == [1, 2, 2, 2, 2, 2]
     assert "Which options suit idle nodes" in page("swept.parquet")
     one = pd.DataFrame(points).assign(tfwd_s=1.0, max_jobs=1)
     for frame, said in (
@@ -304,7 +269,7 @@ def test_a_sweep_is_a_map_over_what_it_varied(
         told("report swept.parquet --force", said, code=2)
 
 
-def test_the_page_of_a_sweep_begins_with_the_answer_and_has_numbers_in_its_cells(
+def test_the_page_of_a_sweep_begins_with_the_answer_and_has_its_numbers(
     here: Path, page: Page
 ) -> None:
     """All jobs in play do 6 % more; the window changes next to nothing, and a point of it failed."""
@@ -317,16 +282,15 @@ def test_the_page_of_a_sweep_begins_with_the_answer_and_has_numbers_in_its_cells
     pd.DataFrame(points).to_parquet("swept.parquet")
     text = page("swept.parquet")
     assert opening(text) == (
-        "All jobs in play: +6.1% samples over maxJ 10; Tfwd hardly matters (at most 0.1% of the outcome)."
+        "-maxJ 0: +6.1% samples over -maxJ 10; -Tfwd hardly matters (at most 0.1% of the outcome)."
     )
-    assert len(text) < 100_000  # nothing is to zoom, so Bokeh is not in it
-    outcome, times = (chart.drawing for chart in charts_of([Path("swept.parquet")]))
-    assert isinstance(outcome, Heat)
-    assert isinstance(times, Heat)
-    assert outcome.down == ("5", "10", "all jobs in play")
-    assert outcome.values[0] == pytest.approx([99.953e9, 99.962e9, 100.01e9])
+    outcome, times = charts_of([Path("swept.parquet")])
+    assert isinstance(outcome.drawing, Bars)
+    assert list(outcome.drawing.series) == ["-maxJ 0", "-maxJ 5", "-maxJ 10"]
+    bars = outcome.drawing.series["-maxJ 5"]
+    assert bars == pytest.approx([99.953e9, 99.962e9, 100.01e9])
     assert ">99,953,000,000</td>" in text
-    assert times.less_is_better
+    assert times.note.startswith("Best: 1 h at -Tfwd 30, -maxJ 0.")
 
 
 def test_where_all_is_trained_a_sweep_answers_by_the_times_of_jobs(
@@ -338,8 +302,8 @@ def test_where_all_is_trained_a_sweep_answers_by_the_times_of_jobs(
         for tfwd, jct_s in ((10.0, 38_520.0), (60.0, 47_160.0), (300.0, 40_000.0))
     ]  # fmt: skip
     pd.DataFrame(points).to_parquet("swept.parquet")
-    answer = "Tfwd 10: as much is trained, but jobs take 10.7 h on average, not 13.1 h"
-    assert f"{answer} as with Tfwd 60." in page("swept.parquet")
+    answer = "-Tfwd 10: as much is trained, but jobs take 10.7 h on average, not 13.1 h"
+    assert f"{answer} as with -Tfwd 60." in page("swept.parquet")
 
 
 def test_figures_for_a_paper_have_titles_and_say_of_what_hours_are(
@@ -411,34 +375,3 @@ def test_without_the_extra_the_command_that_installs_it_is_named(
     monkeypatch.setattr(builtins, "__import__", without)
     parts = f"needs the package {package}", "pip install bokeh jinja2 matplotlib"
     told(f"report {hostile} {option}", *parts, code=2)
-
-
-def test_a_trace_alone_has_a_page(hostile: Path, here: Path, told: Told) -> None:
-    command = f"trace info {hostile.with_name('trace.csv')} --html t.html"
-    assert told(command).split() == ["t.html"]
-    text = Path("t.html").read_text("utf-8")
-    for key in ("idle", "fragments"):
-        assert f'<section id="{key}">' in text
-    assert "onerror" not in outside(text).replace("&lt;img src=x onerror", "")
-    told(command, "--force replaces it", code=2)
-
-
-def test_the_page_of_a_trace_begins_with_its_headline_and_figures(
-    traced: Told, told: Told
-) -> None:
-    """Four nodes of five hours: one idle for two, one for a minute; the first is taken back."""
-    rows = ("00:00 1000", "02:00 0000", "04:59 0100", "05:00 0000")
-    told(f"trace info {traced('abcd', *rows)} --html t.html")
-    text = Path("t.html").read_text("utf-8")
-    opening, figures, chart = (
-        text.index(part) for part in ('class="opening"', 'id="figures"', 'id="idle"')
-    )
-    assert opening < figures < chart
-    for said in (
-        "Your 4 nodes were idle for 10.1% of 5 h, which is worth 0.403 nodes.",
-        "60 s to start on a node, 98.3% of the idle time is left",
-        "If a node takes 120 s to return, training yields up to 30.2 node-hours",
-    ):
-        assert said in text[opening:figures]
-    told(f"trace info {traced('ab', '00:00 00', '01:00 00')} --html t.html --force")
-    assert "Your 2 nodes were never idle in 1 h." in Path("t.html").read_text("utf-8")

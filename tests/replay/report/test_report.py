@@ -167,8 +167,8 @@ def test_what_is_left_and_no_setting_gets_has_a_tile(
     assert left in first_screen(page(folder))
 
 
-def test_of_few_jobs_the_page_begins_with_when_each_was_done(
-    traced: Told, ran: Ran, page: Page
+def test_of_few_jobs_terminal_and_page_say_when_each_was_done(
+    traced: Told, ran: Ran, page: Page, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Two nodes; a runs on both for 1,000 s from the start, b on what is left, c does not come to its end."""
     traced("mn", "00:00 11", "02:00 11")
@@ -177,6 +177,7 @@ def test_of_few_jobs_the_page_begins_with_when_each_was_done(
         for name, work, at in (("a", 1000, "00:00"), ("b", 1800, "00:10"), ("c", 14400, "01:00"))
     ]  # fmt: skip
     folder = ran(jobs, "--backend", "exact", "-Tfwd", "60", "--no-u")
+    printed = " ".join(capsys.readouterr().out.split())
     text = first_screen(page(folder))
     rows = text.partition("rescaled")[2]
     # Submitted and finished (day, month, minute), waited and took (h), mean units, lost, done.
@@ -186,6 +187,7 @@ def test_of_few_jobs_the_page_begins_with_when_each_was_done(
         "c 10 Feb 01:00 - 0.00 - 1.0 0.0% 25%",
     ):
         assert row in rows
+        assert row in printed
     assert "the mean of its units counts all its time in the system" in text
 
 
@@ -363,3 +365,16 @@ def test_terminal_page_and_summary_mean_the_same_window(
     ):
         assert line in printed
         assert line in words
+
+
+def test_runs_in_which_nothing_is_trained_have_a_page(
+    traced: Told, ran: Ran, page: Page
+) -> None:
+    """A job needs two nodes, and one is idle."""
+    traced("ab", "00:00 00", "01:00 10", "02:00 10")
+    job = {"Jmin": 2, "Jmax": 2, "Pmax": 100.0, "Ns": [0, 2], "Ps": [0, 2], "Os": [0, 2]}  # fmt: skip
+    folders = [
+        ran([job], "--policy", policy, "--no-u", out=policy)
+        for policy in ("equal-share", "pollux")
+    ]
+    assert "All trained as much." in page(*folders)

@@ -1,6 +1,8 @@
 """`bft-replay compare`: the table, differences against the same by hand, reused runs, failures, and invalid input."""
 
+import html
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,8 +13,10 @@ import pytest
 
 from bft import compare
 from bft.models import Curve, InputError, Job, JobTable, write_jobs
+from bft.models.writing import duration
 from bft.replay import NodeTrace, Options, execute, from_changes
 from bft.replay.cli.main import run
+from bft.replay.report import charts_of
 from bft.replay.results.figures import FIGURES
 from bft.replay.studies.comparison import interval, relative
 from bft.replay.studies.run_files import DAY_NS, lost, read_run, work_by_day
@@ -288,21 +292,14 @@ def test_files_of_every_kind(
     assert "expected a name that ends in .csv" in capsys.readouterr().err
 
 
-def test_named_variants_and_a_plan_file(
+def test_variants_have_names_and_options_of_their_own(
     files: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     variants = ("short: --policy milp --backend exact -Tfwd 10", "queue: --policy fifo")
     named = [part for each in variants for part in ("--variant", each)]
-    Path("plan.toml").write_text(
-        "[options]\nnode-trace = 'trace.parquet'\njobs = 'jobs.parquet'\n"
-        "[variants.short]\npolicy = 'milp'\nbackend = 'exact'\nTfwd = 10\n[variants.queue]\npolicy = 'fifo'\n"
-    )
-    found = []
-    for stated in ([*files, *named], ["--plan", "plan.toml"]):
-        assert run(["compare", *stated, "--workers", "0", "--no-u", "--json"]) == 0
-        found.append(json.loads(capsys.readouterr().out))
-    assert found[0] == found[1]
-    assert [row["variant"] for row in found[0]["variants"]] == ["short", "queue"]
+    assert run(["compare", *files, *named, "--workers", "0", "--no-u", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["variants"]
+    assert [row["variant"] for row in rows] == ["short", "queue"]
 
 
 def test_failures_are_reported_and_the_other_variants_compared(
@@ -330,7 +327,8 @@ def test_failures_are_reported_and_the_other_variants_compared(
         (["--variant", "no colon"], "expected 'NAME: OPTIONS'"),
         (["--policy", "fifo,milp-sharing"], "milp-sharing: --policy milp-sharing shares units and needs --xi"),
         (["--policy", "fifo,srtf", "-ndmap", "no.parquet"], "no.parquet"),
-        (["--plan", "none.toml"], "none.toml: no such file"),
+        (["--variant", "a: --policy fifo", "--variant", "a: --policy srtf"], "two variants are called 'a'"),
+        (["--policy", "fifo,srtf,fifo"], "--policy: fifo is given twice"),
     ],
 )  # fmt: skip
 def test_invalid_input_is_named(
@@ -348,6 +346,104 @@ def test_in_python_from_what_is_in_memory(here: Path) -> None:
     assert found.sentences()[0].startswith("share yields")
     with pytest.raises(InputError, match="unknown option 'polcy'"):
         compare(variants={"a": {"polcy": "fifo"}, "b": {}}, workers=0)
+
+
+# --- the page ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def runs(files: list[str], capsys: pytest.CaptureFixture[str]) -> list[str]:
+    """Two runs of one policy each, and one of fewer jobs."""
+    write_jobs(small_jobs(11), "fewer.parquet")
+    for folder, table, policy in (
+        ("first", "jobs", "fifo"),
+        ("second", "jobs", "equal-share"),
+        ("other", "fewer", "equal-share"),
+    ):
+        made = [*files[:2], "--jobs", f"{table}.parquet", "--no-u", "--policy", policy]
+        assert run([*made, "--out", folder]) == 0
+    capsys.readouterr()
+    return files
+
+
+def text_of(page: str) -> str:
+    """What a page says, without scripts and tags."""
+    text = Path(page).read_text("utf-8")
+    text = re.sub(r"<(script|style)\b.*?</\1>", " ", text, flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", text)).split())
+
+
+def test_the_page_of_several_runs_begins_with_their_comparison(
+    runs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", "first", "second", "-o", "page.html"]) == 0
+    assert run(["compare", "first", "second"]) == 0
+    shown = capsys.readouterr().out
+    page = text_of("page.html")
+    outcomes = {
+        policy: pd.read_parquet(f"{folder}/jobs.parquet")["work"].sum()
+        for policy, folder in (("fifo", "first"), ("equal-share", "second"))
+    }
+    best, next_best = sorted(outcomes, key=lambda policy: -outcomes[policy])
+    more = outcomes[best] / outcomes[next_best] - 1
+    assert more > 0
+    headline = page.index(f"{best} trained most: {outcomes[best]:,.0f} samples")
+    assert f"{more:.1%} more than {next_best}" in page
+    sentences = [line for line in shown.splitlines() if " 95 % interval is " in line]
+    assert sentences
+    for sentence in sentences:
+        assert headline < page.index(sentence)
+    assert "2 runs: fifo; equal-share" in page[:headline]
+    assert "policy fifo;" not in page
+
+
+def test_runs_of_different_inputs_have_no_page_unless_it_says_so(
+    runs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    pages = ["report", "second", "other", "-o", "page.html"]
+    assert run(pages) == 2
+    said = capsys.readouterr().err
+    assert "the runs have different inputs: --jobs (SHA-256 " in said
+    assert not Path("page.html").exists()
+    assert run([*pages, "--different-inputs"]) == 0
+    page = text_of("page.html")
+    assert "The runs have different inputs: --jobs (SHA-256 " in page
+
+
+def test_shares_of_a_distribution_are_of_all_submitted_jobs(runs: list[str]) -> None:
+    folders = [Path("first"), Path("second")]
+    chart = {c.key: c for c in charts_of(folders)}["compared-times"]
+    for curve, folder in zip(chart.drawing.curves, folders, strict=True):
+        jct_s = pd.read_parquet(folder / "jobs.parquet")["jct_s"]
+        assert curve.y[-1] == pytest.approx(jct_s.notna().mean())
+        assert curve.x[-1] == pytest.approx(jct_s.max() / 3600)
+    assert list(chart.table) == ["share of all submitted jobs", "fifo, h", "equal-share, h"]  # fmt: skip
+
+
+def test_a_page_of_several_runs_has_one_window_their_table_and_what_compares_them(
+    runs: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Header and sentence mean the run that ends last; there are no charts of one run alone."""
+    assert run(["report", "first", "second", "-o", "page.html"]) == 0
+    page = text_of("page.html")
+    ends = {}
+    for folder in ("first", "second"):
+        metrics = json.loads(Path(folder, "summary.json").read_text())["metrics"]
+        ends[metrics["window_end"]] = metrics
+    last = ends[max(ends)]
+    assert f"to {last['window_end'][:16].replace('T', ' ')} UTC" in page
+    assert f"In {duration(last['duration_s'])} your 4 nodes" in page
+    keys = [chart.key for chart in charts_of([Path("first"), Path("second")])]
+    assert {key.split("-")[0] for key in keys} == {"compared"}
+    for title in (
+        "of the bound",
+        "JCT mean",
+        "longest without units",
+        "Finished (UTC)",
+    ):
+        assert title in page
+    finish = pd.read_parquet("first/jobs.parquet")["finish"].dropna().iloc[0]
+    assert f"{finish:%Y-%m-%d %H:%M}" in page
 
 
 # --- intervals against what is known ---------------------------------------------------------------------

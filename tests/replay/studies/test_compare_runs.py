@@ -2,7 +2,6 @@
 
 import json
 import re
-import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,6 @@ from stated import once
 
 from bft.models import read_jobs, write_jobs
 from bft.models.jobs import JobTable
-from bft.models.writing import duration
 from bft.replay.cli.main import run
 from bft.replay.studies.comparison import Difference, Interval, compared_runs
 from bft.replay.trace.trace_files import read_trace
@@ -82,21 +80,6 @@ def test_options_of_replays_do_not_go_with_runs_that_are_done(
     told("compare a b --split size -q")
 
 
-@pytest.mark.parametrize(
-    ("stated", "said"),
-    [
-        (["--variant", "a: --policy fifo", "--variant", "a: --policy srtf"], "two variants are called 'a'"),
-        (["--plan", "plan.toml", "--variant", "short: --policy srtf"], "two variants are called 'short'"),
-        (["--policy", "fifo,srtf,fifo"], "--policy: fifo is given twice"),
-    ],
-)  # fmt: skip
-def test_two_variants_of_one_name_are_refused(
-    files: list[str], told: Told, stated: list[str], said: str
-) -> None:
-    Path("plan.toml").write_text("[variants.short]\nTfwd = 10\n[variants.long]\n")
-    told(shlex.join(["compare", *files, "--workers", "0", *stated]), said, code=2)
-
-
 def test_no_number_is_cut_on_a_terminal(
     runs: list[str], here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,45 +105,6 @@ def test_no_number_is_cut_on_a_terminal(
                     if each[0] == name and len(each) == len(head) + 1:
                         shown |= dict(zip(head, each[1:], strict=True))
             assert [shown[title] for title in titles] == figures, columns
-
-
-def test_few_jobs_are_listed_with_when_they_were_done(
-    runs: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run([*runs, "--policy", "fifo", "--force", "--out", "a"]) == 0
-    shown = capsys.readouterr().out
-    jobs = pd.read_parquet("a/jobs.parquet").set_index("name")
-    assert len(jobs) == 8
-    for name, job in jobs.iterrows():
-        line = next(line for line in shown.splitlines() if line.startswith(f"{name} "))
-        assert f"{job['submit']:%Y-%m-%d %H:%M}" in line
-        if pd.notna(job["finish"]):
-            assert f"{job['finish']:%Y-%m-%d %H:%M}" in line
-            # Waiting and running are all that there is between submission and finish.
-            jct_s = (job["finish"] - job["submit"]).total_seconds()
-            held = pd.read_parquet("a/allocations.parquet").query("job == @name")
-            ran_s = merged_s(held["start"], held["end"])
-            units = (held["end"] - held["start"]).dt.total_seconds() @ (
-                held["last_unit"] - held["first_unit"] + 1
-            )
-            assert f"  {units / jct_s:.1f}  " in line
-            assert duration(jct_s - ran_s) in line
-        elif pd.isna(job["start"]):
-            assert "not begun" in line
-        else:
-            assert f"{job['work'] / job['total_work']:.0%} done" in line
-    assert jobs["finish"].notna().any()
-    assert jobs["finish"].isna().any()
-
-
-def merged_s(starts: pd.Series, ends: pd.Series) -> float:
-    """Seconds that intervals cover together."""
-    total, reached = 0.0, None
-    for start, end in sorted(zip(starts, ends, strict=True)):
-        begin = start if reached is None else max(start, reached)
-        total += max((end - begin).total_seconds(), 0.0)
-        reached = end if reached is None else max(end, reached)
-    return total
 
 
 def test_a_comparison_says_when_each_of_few_jobs_was_done(

@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -431,7 +431,8 @@ def test_kills_at_random_moments_lose_nothing(bundled: list[str]) -> None:
             path.parent.name for path in Path("killed/runs").glob("*/summary.json")
         }
         if attempt % 2 and workers:
-            _kill(int(rng.choice(workers)))
+            with suppress(ProcessLookupError):  # it had ended
+                os.kill(int(rng.choice(workers)), signal.SIGKILL)
             process.wait(timeout=AMPLE_S)
         else:
             process.kill()
@@ -458,13 +459,6 @@ def _children(pid: int) -> list[int]:
     return (
         [int(child) for child in listed.read_text().split()] if listed.exists() else []
     )
-
-
-def _kill(pid: int) -> None:
-    try:
-        os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:  # it had ended
-        return
 
 
 def _gone(pid: int) -> None:
