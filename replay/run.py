@@ -477,6 +477,8 @@ def _advised(run: Run) -> dict[str, Any]:
     With the default policy a note says what it was lost to.
     """
     options, share = run.options, run.metrics["share_of_bound"]
+    if run.metrics["decisions"] and not run.outcome.used_unit_seconds:
+        run.notes.note("nothing was trained: at no decision did a job get units")
     if options.policy == "milp":
         short = short_window(run.outcome, options.tfwd_s)
         if short is not None:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bft.models.cells import Row, Rows
 from bft.models.curves import Curve, FloatArray, positive_array
 from bft.models.errors import InputError
-from bft.models.job_tables import jobs_from_frame
+from bft.models.job_tables import jobs_from_frame, unknown_columns
 from bft.models.jobs import JobTable
 from bft.models.tables import read_table
 
@@ -27,6 +27,11 @@ V = TypeVar("V")
 
 # Sizes that the parameters of a kind take to be determined.
 SIZES_NEEDED: Final[dict[Kind, int]] = {"piecewise": 1, "amdahl": 2, "usl": 3}
+
+# Of a table of measurements.
+_COLUMNS: Final = (
+    "model", "job", "units", "throughput", "step_time", "batch_size", "pmax", "submit",
+)  # fmt: skip
 
 # Work of a training of the paper, samples: 100 epochs of ImageNet.
 PMAX: Final = 1.3e8
@@ -295,6 +300,7 @@ def read_throughputs(path: str | Path, *, name: str | None = None) -> list[Throu
     [('bert', [1.0, 2.0])]
     """
     rows = Rows(read_table(path), path)
+    unknown_columns(rows, _COLUMNS)
     timed = rows.has("step_time") and rows.has("batch_size")
     if not rows.has("units") or not (rows.has("throughput") or timed):
         raise rows.error(

@@ -91,7 +91,7 @@ class Rules:
         Units on which such promises are based; None: those that are idle at the submission.
     return_time_s
         Seconds from the instant at which the batch scheduler wants a node that training holds until it has it. It
-        changes no decision: it prices what the machine's own jobs wait (docs/host-jobs.md). None: nothing is assumed.
+        prices what the machine's own jobs wait (docs/host-jobs.md). None: nothing is assumed.
     reserve
         Idle nodes that are kept from training for the next start of the machine's own jobs. Filled as nodes turn free;
         no job stops for it.

@@ -293,7 +293,7 @@ def _kind(kind: str, log: Log) -> str:
     looks_like = detect(head, names) if head else None
     if kind == AUTO and looks_like is None:
         hint = layout(head, settings.delimiter) if head else ""
-        why = "is of no format that its first line shows; name its FORMAT"
+        why = "is of no format that its first line shows; name its format, one of `bft-replay list formats`"
         raise InputError(why, file=log.name, hint=hint or None)
     if looks_like and (kind == AUTO or "outages" in log_format(looks_like).states):
         return looks_like

@@ -331,8 +331,8 @@ def _members(
         beside - forms.keys() - set(forms.values()),
     )
     records.account.note(
-        "no --nodes: the machine is taken to have the nodes that jobs name; 1 % of nodes that ran none are 1 % of idle "
-        "time too little",
+        "no --nodes: the machine is taken to have the nodes that jobs name; nodes that ran none are missing in its "
+        "size and in its idle time",
         "",
         0,
         loud=True,

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
 from typing import Any, Final, NamedTuple
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 import numpy as np
 import pyarrow as pa
@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from bft.models import InputError
+from bft.models.checks import did_you_mean
 from bft.replay.trace.node_trace import SECOND_NS
 
 Whole = NDArray[np.int64]
@@ -81,7 +82,7 @@ class Clock:
             self.zone: tzinfo = UTC if zone is None else ZoneInfo(zone)
         except (KeyError, ValueError, OSError) as error:
             raise InputError(
-                f"--tz: unknown time zone {zone!r}",
+                f"--tz: unknown time zone {zone!r}{did_you_mean(zone, available_timezones())}",
                 hint="names are such as UTC, Europe/Berlin or America/Chicago",
             ) from error
         self._is_guess = zone is None

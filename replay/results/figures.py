@@ -73,7 +73,7 @@ FIGURES: Mapping[str, Figure] = MappingProxyType(
             Figure("queueing_s.mean", "queueing mean", "s"),
             Figure("without_units_s.mean", "without units, mean", "s"),
             Figure("without_units_s.p99", "without units, p99", "s"),
-            Figure("longest_wait_s", "longest without units", "s"),
+            Figure("longest_wait_s", "longest stretch without", "s"),
             Figure("makespan_s", "makespan", "s"),
             Figure("restarts_per_job", "restarts a job"),
             Figure("finish_time_fairness.mean", "fairness"),

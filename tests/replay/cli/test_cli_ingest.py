@@ -22,8 +22,8 @@ JOBS = [
     SyntheticJob(("n03",), 50, 50, 0),
 ]
 LACKING = [
-    "warning: no --nodes: the machine is taken to have the nodes that jobs name; 1 % of nodes that ran none are 1 % of "
-    "idle time too little",
+    "warning: no --nodes: the machine is taken to have the nodes that jobs name; nodes that ran none are missing in "
+    "its size and in its idle time",
     "warning: no --events and no --reservations: nodes that were down or reserved look idle",
 ]
 UTC = ("--tz", "UTC")

@@ -438,7 +438,7 @@ def test_a_page_of_several_runs_has_one_window_their_table_and_what_compares_the
     for title in (
         "of the bound",
         "JCT mean",
-        "longest without units",
+        "longest stretch without",
         "Finished (UTC)",
     ):
         assert title in page
