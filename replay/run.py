@@ -477,12 +477,12 @@ def _advised(run: Run) -> dict[str, Any]:
     With the default policy a note says what it was lost to.
     """
     options, share = run.options, run.metrics["share_of_bound"]
-    if run.metrics["decisions"] and not run.outcome.used_unit_seconds:
-        run.notes.note("nothing was trained: at no decision did a job get units")
     if options.policy == "milp":
         short = short_window(run.outcome, options.tfwd_s)
         if short is not None:
             run.notes.note(short)
+    if run.metrics["decisions"] and not run.outcome.used_unit_seconds:
+        run.notes.note("no job got units at any decision")
     if share is None or share >= 1 - MUCH_LEFT or run.of_kinds:
         return {"advised": None}
     if options.policy != "milp":

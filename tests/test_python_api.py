@@ -187,7 +187,7 @@ def test_a_run_without_a_folder_is_removed_with_its_object_and_can_be_saved(
 
 def test_a_run_that_trains_nothing_says_so(example: bft.Example) -> None:
     idle = bft.replay(*example, policy=Mine(most=0), dedicated=False)
-    assert idle.notes == ["nothing was trained: at no decision did a job get units"]
+    assert idle.notes == ["no job got units at any decision"]
 
 
 def test_notes_are_kept_and_logged(
