@@ -658,3 +658,19 @@ def test_the_most_units_that_are_left_may_lie_on_a_stretch_that_pays_at_its_end(
     late = Job("late", 8, 20, ns=[0, 8, 20], os=[15, 0, 120], tcup=0.0, tcdw=0.0)
     problem = Problem(12, 120.0, (runs, waits, late), (1, 0, 0))
     assert solve(problem, backend="exact").counts == (1, 1, 10)
+
+
+def test_a_job_gives_up_as_much_as_another_may_gain_and_no_more() -> None:
+    # On 15 units `gives` loses 50, on 14 more than `takes` brings.
+    gives = Job("gives", 1, 20, ns=[0, 20], os=[0, 200], tcup=0.0, tcdw=0.0)
+    takes = Job("takes", 5, 5, ns=[0, 5], os=[0, 55], tcup=0.0, tcdw=0.0)
+    problem = Problem(20, 120.0, (gives, takes), (20, 0))
+    assert solve(problem, backend="exact").counts == (15, 5)
+
+
+def test_a_breakpoint_on_a_straight_line_attracts_nobody() -> None:
+    rich = Job("rich", 2, 2, ns=[0, 2], os=[0, 900], tcup=0.0, tcdw=0.0)
+    one = Job("one", 1, 10, ns=[0, 10], os=[0, 100], tcup=0.0, tcdw=0.0)
+    same = Job("same", 1, 10, ns=[0, 4, 10], os=[0, 40, 100], tcup=0.0, tcdw=0.0)
+    problem = Problem(9, 120.0, (rich, one, same), (0, 0, 0))
+    assert solve(problem, backend="exact").counts == (2, 7, 0)
