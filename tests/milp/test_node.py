@@ -82,17 +82,16 @@ def test_with_the_published_big_m_a_jmin_above_it_makes_all_infeasible(
     assert answered(process, problem, strict=True)[0] == status
 
 
-def test_no_job_gains_and_loses_nodes_at_once(process):
+@pytest.mark.parametrize(("job", "first", "held"), [(0, 0, 3), (1, 3, 1)])
+def test_no_job_gains_and_loses_nodes_at_once(process, job, first, held):
     # Even where that costs nothing: each job keeps all it has or takes nothing new.
     built = node.build(Problem(6, 10.0, (ramp("a", jmax=3), ramp("b", jmax=4)), (3, 1)))
-    x = process.solve(built.model, "cbc", Limits()).x
-    for j, (first, held) in enumerate([(0, 3), (3, 1)]):
-        given = np.round(x[np.flatnonzero(_binaries(built, j, 6))]).astype(int)
-        kept, gained = (
-            given[first : first + held].sum(),
-            given.sum() - given[first : first + held].sum(),
-        )
-        assert kept == held or gained == 0
+    given = np.flatnonzero(_binaries(built, job, 6)).tolist()
+    kept, new = given[first : first + held], given[:first] + given[first + held :]
+    built.model.row(kept, [1.0] * held, "<", held - 1.0)
+    assert process.solve(built.model, "cbc", Limits()).status == "optimal"
+    built.model.row(new, [-1.0] * len(new), "<", -1.0)
+    assert process.solve(built.model, "cbc", Limits()).status == "infeasible"
 
 
 def _binaries(built, job: int, nodes: int) -> np.ndarray:
