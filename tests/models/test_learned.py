@@ -437,7 +437,7 @@ def test_no_library_is_needed_to_predict_and_nothing_depends_on_the_process(
 TRAIN = """
 import sys
 sys.path[:0] = {folders!r}
-from test_saved_models import MODELS, learnt, write_model
+from test_learned import MODELS, learnt, write_model
 from pathlib import Path
 for name in MODELS:
     write_model(learnt(name), Path({out!r}, name))
