@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 import weakref
 from functools import cached_property
 from pathlib import Path
@@ -73,25 +74,25 @@ class Run(RunFiles):
     Timestamp('2021-02-10 00:20:00+0000', tz='UTC')
     """
 
-    _removal: weakref.finalize[Any, Any] | None = None
-
     def __init__(self, folder: str | Path) -> None:
         path = path_of("folder", folder)
         super().__init__(path, read_summary(path))
+        self._is_temporary = False
 
     @classmethod
     def temporary(cls, folder: Path) -> Run:
         """The run in a folder that is removed with the object."""
         run = cls(folder)
-        run._removal = weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True)
+        run._is_temporary = True
+        weakref.finalize(run, shutil.rmtree, folder, ignore_errors=True)
         return run
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Return how a `Run` is pickled: as the path of its folder; a temporary one is then removed with the copy."""
-        if self._removal is None:
+        """Return how a `Run` is pickled: as the path of its folder, or the content of its files if it is temporary."""
+        if not self._is_temporary:
             return Run, (self.folder.absolute(),)
-        self._removal.detach()
-        return Run.temporary, (self.folder,)
+        files = {path.name: path.read_bytes() for path in sorted(self.folder.iterdir())}
+        return _unpacked, (files,)
 
     @property
     def notes(self) -> list[str]:
@@ -180,3 +181,11 @@ class Run(RunFiles):
         lines = list(headlines(self.metrics, jobs["generated_load"]))
         width = max(len(label) for label, _ in lines)
         return "\n".join([title, *(f"{name:<{width}}  {value}" for name, value in lines)])  # fmt: skip
+
+
+def _unpacked(files: dict[str, bytes]) -> Run:
+    """The run of these files, in a temporary folder of its own."""
+    folder = Path(tempfile.mkdtemp(prefix="bft-"))
+    for name, content in files.items():
+        (folder / name).write_bytes(content)
+    return Run.temporary(folder)

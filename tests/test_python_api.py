@@ -3,6 +3,7 @@
 import gc
 import inspect
 import logging
+import pickle
 import pydoc
 import re
 import shutil
@@ -183,6 +184,18 @@ def test_a_run_without_a_folder_is_removed_with_its_object_and_can_be_saved(
     again = refused("holds an earlier run", bft.Run("kept").save, "kept")
     assert "force" not in str(again)
     refused("is not a run directory", bft.Run, here)
+
+
+def test_copies_of_a_run_in_memory_do_not_depend_on_each_other(
+    example: bft.Example,
+) -> None:
+    made = bft.replay(*example, **FEW)
+    content = pickle.dumps(made)
+    for copy in (pickle.loads(content), pickle.loads(content)):
+        assert copy.folder != made.folder
+        assert copy.jobs.equals(made.jobs)
+        assert copy.folder.exists()
+    assert made.folder.exists()
 
 
 def test_a_run_that_trains_nothing_says_so(example: bft.Example) -> None:

@@ -647,9 +647,7 @@ def test_a_job_takes_some_units_of_a_stretch_that_is_not_worth_the_price() -> No
     assert solve(problem, backend="exact").counts == (100, 0, 5)
 
 
-def test_the_most_units_that_are_left_may_lie_on_a_stretch_that_pays_at_its_end() -> (
-    None
-):
+def test_the_most_units_that_are_left_may_lie_within_a_stretch() -> None:
     # At the price of a unit `late` loses less on the 10 that others leave than without any, and more at its breakpoint.
     runs, waits = (
         Job(name, 1, 1, ns=[0, 1], os=[0, worth], tcup=0.0, tcdw=0.0)
