@@ -70,11 +70,8 @@ def scores(
     score, slope
         Of each corner its score, and what each count up to the next corner adds; -NEVER where none of these may matter.
     """
-    ends, best, floor = (
-        _filled(len(sizes) + 1, 0),
-        np.empty(len(sizes)),
-        np.empty(len(sizes)),
-    )
+    ends = _filled(len(sizes) + 1, 0)
+    best, floor = np.empty(len(sizes)), np.empty(len(sizes))
     quantum = _stakes(values, knots, offsets, kept, sizes, ends, best, floor)
     per = 1.0 / quantum  # exact, as it is a power of two
     most = 2 * len(knots)
