@@ -31,7 +31,7 @@ NO_LIMIT = 2**62 - 1
 class Optimum(NamedTuple):
     """The answer of the exact DP; `proven` unless `limit` was reached: then `bound` is above the objective."""
 
-    counts: tuple[int, ...]
+    counts: Sequence[int]
     objective: float
     bound: float
     proven: bool = True

@@ -139,35 +139,34 @@ def _stakes(
 
 @compiled
 def _price_of(
-    corners: IntArray, ends: IntArray, score: IntArray, offsets: IntArray, sizes: IntArray, capacity: int
+    corners: IntArray, ends: IntArray, score: IntArray, slope: IntArray, offsets: IntArray, sizes: IntArray,
+    capacity: int,
 ) -> int:  # fmt: skip
     """The slope of the concave hulls at which so many units run out, 0 where all can have what they want."""
-    # Of each segment of a hull the units, and what each of them raises the score by.
+    # Of each segment of a hull the corner where it begins, what each unit raises the score by, and the units.
     most = ends[len(sizes)]
-    rise, step = np.empty(most, np.int64), np.empty(most, np.int64)
-    hull = np.empty(most, np.int64)
+    begin, rise = np.empty(most, np.int64), np.empty(most, np.int64)
+    step = np.empty(most, np.int64)
     filled, left, highest = 0, capacity, np.int64(0)
     for c in range(len(sizes)):
-        height = 0
-        for i in range(ends[c], ends[c + 1]):
-            if height and score[i] <= score[hull[height - 1]]:
+        last, hull = ends[c], filled
+        left -= (corners[last] - offsets[c]) * sizes[c]
+        for i in range(last + 1, ends[c + 1]):
+            if score[i] <= score[last]:
                 continue
-            while height > 1:
-                a, b = hull[height - 2], hull[height - 1]
-                before = float(score[b] - score[a]) * (corners[i] - corners[b])
-                if before > float(score[i] - score[b]) * (corners[b] - corners[a]):
-                    break
-                height -= 1
-            hull[height] = i
-            height += 1
-        left -= (corners[hull[0]] - offsets[c]) * sizes[c]
-        for i in range(1, height):
-            a, b = hull[i - 1], hull[i]
-            units = corners[b] - corners[a]
-            rise[filled] = (score[b] - score[a]) // units
-            step[filled] = units * sizes[c]
-            highest = max(highest, rise[filled])
+            more = slope[i - 1]
+            if last < i - 1 or more == -NEVER:
+                more = (score[i] - score[last]) // (corners[i] - corners[last])
+            while filled > hull and rise[filled - 1] <= more:
+                filled -= 1
+                last = begin[filled]
+                more = (score[i] - score[last]) // (corners[i] - corners[last])
+            begin[filled], rise[filled] = last, more
+            step[filled] = (corners[i] - corners[last]) * sizes[c]
             filled += 1
+            last = i
+        if filled > hull:
+            highest = max(highest, rise[hull])
     # The highest price at which more units are wanted than there are. It is one of the rises, or 0.
     price, above = np.int64(0), highest + 1
     while above - price > 1:
@@ -219,29 +218,33 @@ def _losses(
             farthest = score[last - 1] + slope[last - 1] * (most - corners[last - 1])
             farthest -= price * (most - least)
             best = max(best, farthest)
-        low, high = NEVER, least
+        # The first and the last corner without loss; the least losses of fewer and of more units.
+        low, high, below, above = last, last, NEVER, NEVER
         for i in range(ends[c], last):
-            loss[corners[i]] = best - (score[i] - price * (corners[i] - least))
-            if loss[corners[i]] == 0:
-                low, high = min(low, corners[i]), corners[i]
-        above = below = NEVER
+            lost = best - (score[i] - price * (corners[i] - least))
+            loss[corners[i]] = lost
+            if lost:
+                above = min(above, lost)
+                continue
+            if low == last:
+                low, below = i, above
+            high, above = i, NEVER
         if farthest == best:
-            low, high = min(low, most), most
-        elif farthest > -NEVER:
-            above = best - farthest
-        for i in range(ends[c], last):
-            k, fall = corners[i], price - slope[i]
-            if k > high:
-                above = min(above, loss[k])
-            elif k < low:
-                below = min(below, loss[k])
-            if slope[i] > -NEVER:
-                end = min(corners[i + 1], most)
-                if k == high < most:
-                    above = min(above, loss[k] + fall)
-                elif k < low == end:
-                    below = min(below, loss[k] + fall * (end - 1 - k))
-        free[c, 0], free[c, 1] = low - offsets[c], high - offsets[c]
+            if low == last:
+                fewest, below = most, above
+            else:
+                fewest = corners[low]
+            largest, above = most, NEVER
+        else:
+            fewest, largest = corners[low], corners[high]
+            if farthest > -NEVER:
+                above = min(above, best - farthest)
+            if slope[high] > -NEVER and largest < most:
+                above = min(above, price - slope[high])
+        if low > ends[c] and slope[low - 1] > -NEVER:
+            k, fall = corners[low - 1], price - slope[low - 1]
+            below = min(below, loss[k] + fall * (fewest - 1 - k))
+        free[c, 0], free[c, 1] = fewest - offsets[c], largest - offsets[c]
         free[c, 2], free[c, 3], free[c, 4] = above, below, most - offsets[c]
     return loss, free
 
@@ -271,6 +274,7 @@ def _start(
     of: IntArray,
     offsets: IntArray,
     loss: IntArray,
+    free: IntArray,
     kept: IntArray,
     price: int,
     capacity: int,
@@ -284,8 +288,8 @@ def _start(
     left = capacity
     lost = price * capacity  # where all keep
     for j in range(len(of)):
-        base, keeps = offsets[of[j]], kept[of[j]]
-        n = 0
+        c, base, keeps = of[j], offsets[of[j]], kept[of[j]]
+        n = free[c, 0] if slack < free[c, 3] else 0
         while loss[base + n] > slack:
             n += 1
         counts[j] = n
@@ -293,11 +297,11 @@ def _start(
         lost += loss[base + keeps] - price * keeps
     total = price * left
     for j in range(len(of)):
-        base, most = offsets[of[j]], counts[j]
-        end = min(offsets[of[j] + 1] - base, counts[j] + left + 1)
-        for n in range(counts[j] + 1, end):
-            if loss[base + n] <= slack:
-                most = n
+        c, base = of[j], offsets[of[j]]
+        most = free[c, 1] if slack < free[c, 2] else offsets[c + 1] - 1 - base
+        most = max(counts[j], min(most, counts[j] + left))
+        while loss[base + most] > slack:
+            most -= 1
         more = most - counts[j]
         left -= more
         total += loss[base + most] - price * more
@@ -331,18 +335,19 @@ def _within(
     # Canonical allocations give units to first members: how many of these may have more than what is without loss, and
     # from which on they may have less.
     more, fewer = np.empty(len(sizes), np.int64), np.empty(len(sizes), np.int64)
-    settled = np.empty(len(sizes), np.bool_)
     for c in range(len(sizes)):
-        more[c] = bound // free[c, 2]
-        fewer[c] = sizes[c] - bound // free[c, 3]
-        settled[c] = free[c, 0] == free[c, 1] and not more[c] and fewer[c] == sizes[c]
+        if free[c, 0] == free[c, 1] and bound < min(free[c, 2], free[c, 3]):
+            rank[c] = -1  # all have the same
+        else:
+            more[c] = bound // free[c, 2]
+            fewer[c] = sizes[c] - bound // free[c, 3]
     # The fewest units of each job; the jobs that have several choices, and the least and most units of these.
     fewest, undecided = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
     span, several = np.empty((jobs, 2), np.int64), 0
     left, steps, low_sum, high_sum = capacity, 0, 0, 0
     for j in range(jobs):
         c = of[j]
-        if settled[c]:
+        if rank[c] < 0:
             fewest[j] = free[c, 0]
             left -= free[c, 0]
             continue
@@ -420,11 +425,11 @@ def search(
     quantum, corners, ends, score, slope = scores(
         values, knots, offsets, held, kept, sizes
     )
-    price = _price_of(corners, ends, score, offsets, sizes, capacity)
+    price = _price_of(corners, ends, score, slope, offsets, sizes, capacity)
     loss, free = _losses(corners, ends, score, slope, offsets, price, capacity, sizes)
     slack = max(capacity, 1)
     _spread(corners, ends, slope, offsets, price, free, slack, loss)
-    total = _start(of, offsets, loss, kept, price, capacity, slack, counts)
+    total = _start(of, offsets, loss, free, kept, price, capacity, slack, counts)
     bound = total if total <= capacity * FIRST else total // FIRST
     excluded, found = 0, 0
     while True:
