@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, overload
 
 import numpy as np
 
@@ -29,17 +29,44 @@ Ties = Literal["canonical", "solver"]
 TIES: tuple[Ties, ...] = ("canonical", "solver")
 
 
-class Counts(tuple[int, ...]):
-    """Units of each job, which compiled code has counted: they stay at hand as an array of int64, `array`."""
+class Counts(Sequence[int]):
+    """Units of each job as compiled code has counted them, `array`, int64; like the tuple of these numbers else.
 
-    array: IntArray
+    >>> counts = Counts(np.array([1, 4]))
+    >>> counts, counts[1], counts == (1, 4)
+    ((1, 4), 4, True)
+    """
 
-    @classmethod
-    def of(cls, array: IntArray) -> Counts:
-        """The counts in an array that does not change."""
-        counts = cls(array.tolist())
-        counts.array = array
-        return counts
+    __slots__ = ("array",)
+
+    def __init__(self, array: IntArray) -> None:
+        self.array = array
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self.array.tolist())
+
+    @overload
+    def __getitem__(self, position: int) -> int: ...
+
+    @overload
+    def __getitem__(self, position: slice) -> tuple[int, ...]: ...
+
+    def __getitem__(self, position: int | slice) -> int | tuple[int, ...]:
+        if isinstance(position, slice):
+            return tuple(self)[position]
+        return int(self.array[position])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Counts | tuple) and tuple(self) == tuple(other)
+
+    def __hash__(self) -> int:
+        return hash(tuple(self))
+
+    def __repr__(self) -> str:
+        return repr(tuple(self))
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,8 +248,8 @@ class Problem:
     jobs
         The jobs in play, names unique; or rows of terms (`Rows`), which a replay keeps from one decision to the next.
     current
-        Units that each job holds now, one number per job, or an int64 array that does not change. Their sum may not
-        exceed `units`.
+        Units that each job holds now, one number per job, or `Counts` of an array that does not change. Their sum may
+        not exceed `units`.
     cost_model
         `bftrainer`: a rescale costs T x the rate before. `stall`: no progress for T seconds.
     pairs
@@ -256,7 +283,7 @@ class Problem:
     units: int
     tfwd: float
     jobs: Sequence[Job]
-    current: tuple[int, ...]
+    current: Sequence[int]
     cost_model: CostModel = "bftrainer"
     pairs: tuple[Pair, ...] = ()
     alike: tuple[tuple[int, ...], ...] = ()
@@ -319,8 +346,13 @@ class Problem:
             if len({job.name for job in jobs}) < len(jobs):
                 raise ProblemError("job names must be unique")
             rows = Rows.of([(job,) for job in jobs])
-        counts = np.array(self.current, dtype=np.int64)
-        current = tuple(counts.tolist())
+        current = self.current
+        # A copy, as code is compiled again for arrays that cannot be written to.
+        counts = np.array(
+            current.array if isinstance(current, Counts) else current, dtype=np.int64
+        )
+        if not isinstance(current, Counts):
+            current = tuple(counts.tolist())
         idle, held_kinds = [self.units], np.zeros(len(rows), np.int64)
         if self.kinds is not None:
             idle, held_kinds = [*self.kinds.units.values()], self.kinds.positions
@@ -329,7 +361,7 @@ class Problem:
             jobs=rows,
             current=current,
             limits=tuple(self.limits),
-            held=sum(current) - sum(pair.shared for pair in self.pairs),
+            held=int(counts.sum()) - sum(pair.shared for pair in self.pairs),
             posed=rows,
             counts=counts,
             held_kinds=held_kinds,
@@ -341,9 +373,9 @@ class Problem:
             raise ProblemError(
                 f"Tfwd must be a finite number of seconds > 0, at most {MAX_OBJECTIVE:g}, not {self.tfwd!r}"
             )
-        if len(current) != len(rows):
+        if len(counts) != len(rows):
             raise ProblemError(
-                f"current has {len(current)} entries for {len(rows)} jobs"
+                f"current has {len(counts)} entries for {len(rows)} jobs"
             )
         if len(counts) and counts[counts.argmin()] < 0:
             raise ProblemError("current must be >= 0 for every job")
@@ -408,11 +440,11 @@ class Problem:
 
     def named(
         self, choices: Sequence[int] | IntArray
-    ) -> tuple[tuple[int, ...], tuple[str | None, ...]]:
+    ) -> tuple[Sequence[int], tuple[str | None, ...]]:
         """Counts of units, and the names of their kinds, as a `Solution` has them, for one choice per job."""
         if self.kinds is None:
             if isinstance(choices, np.ndarray):
-                return Counts.of(choices), ()
+                return Counts(choices), ()
             return tuple(choices), ()
         kinds, units = self.kinds_and_units(choices)
         names = self.kinds.names
@@ -591,7 +623,7 @@ class Solution:
     """
 
     status: Status
-    counts: tuple[int, ...]
+    counts: Sequence[int]
     objective: float
     bound: float
     backend: str

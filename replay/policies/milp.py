@@ -283,7 +283,7 @@ class MilpPolicy(StoredState):
             units=state.idle,
             tfwd=self._window_s(state),
             jobs=jobs,
-            current=state.jobs.counts,  # type: ignore[arg-type]  # becomes a tuple
+            current=milp.Counts(state.jobs.counts),
             cost_model=self.cost_model,
             pairs=self.pairs(state, alike),
             alike=alike,
