@@ -31,6 +31,7 @@ html_css_files = ["site.css"]
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 nb_execution_mode = "force"
+nb_execution_in_temp = True  # the clone stays as it is
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_merge_streams = True
