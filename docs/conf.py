@@ -27,6 +27,7 @@ html_theme = "furo"
 html_title = f"bft-replay {release}"
 html_static_path = ["site.css"]
 html_css_files = ["site.css"]
+html_extra_path = ["example-evaluation.html"]  # as `evaluate` writes it
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3

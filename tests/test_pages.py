@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from processes import AMPLE_S
-from shown import refreshed
+from shown import evaluation_of_the_demo, refreshed
 from toy_application import write_application
 
 from bft.replay.cli.main import COMMANDS, cli, run
@@ -73,6 +73,25 @@ def test_the_commands_of_a_path_print_what_its_page_shows(
         f"python tests/shown.py docs/{name}.md writes the page anew"
     )
     assert text.count("\n$ ") >= 3
+
+
+def without_library(page: str) -> tuple[str, str]:
+    """The version of Bokeh of a page, and the page without that and without the library."""
+    version = re.search(r'"version":"([^"]+)","title"', page)[1]
+    page = page.replace(f'"version":"{version}"', "")
+    start = page.index("/* BEGIN bokeh.min.js */")
+    return version, page[:start] + page[page.index("</script>", start) :]
+
+
+@pytest.mark.slow
+def test_the_example_of_an_evaluation_is_what_make_demo_writes(here: Path) -> None:
+    pytest.importorskip("bokeh", reason="an extra that is not installed")
+    page = (DOCS / "example-evaluation.html").read_text("utf-8")
+    made = evaluation_of_the_demo(here)
+    (version, text), (own_version, own_text) = map(without_library, (page, made))
+    again = "python tests/shown.py docs/example-evaluation.html writes the page anew"
+    assert own_text == text, again
+    assert own_version != version or made == page, again
 
 
 NOTEBOOKS = {"ten-lines": "run", "own-policy": "milp"}
