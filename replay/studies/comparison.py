@@ -236,15 +236,13 @@ class Comparison:
         return max(runs, key=lambda run: run.window[1])
 
     def best(self) -> dict[str, list[bool]]:
-        """The best variants per column; none if all are equal, and none of U where the variants compare with others.
+        """The best variants per column; none if all are equal, and none of U.
 
         U is relative to the same policy on dedicated nodes: a variant that does badly there too has a large U.
         """
-        runs = [run for variant in self.variants for run in variant.runs]
-        alone = {run.metrics.get("dedicated_outcome") for run in runs}
         marks = {}
         for path in FIGURES if self.split is None else ():
-            if path not in self.whole or (path == "U" and len(alone) > 1):
+            if path not in self.whole or path == "U":
                 continue
             values = self.whole[path].astype(float)
             top = values.max() if FIGURES[path].more else values.min()
