@@ -23,6 +23,7 @@ WRONG = Path(__file__).parents[1] / "data" / "wrong_options.toml"
 CASES = [case for of in tomllib.loads(WRONG.read_text("utf-8")).values() for case in of]
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("case", CASES, ids=[case["line"] for case in CASES])
 def test_a_wrong_value_is_the_same_error_in_python_and_on_the_command_line(
     case: dict[str, Any], told: Callable[..., str]
