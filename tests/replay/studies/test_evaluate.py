@@ -301,6 +301,7 @@ def test_python_does_what_the_command_line_does(
         (["jobs.sacct", "--co2-per-kwh", "300"], "--co2-per-kwh has no effect without --node-watts"),
         (["jobs.sacct", "--node-watts", "7"], "--node-watts"),
         (["jobs.sacct", "--jobs", "nothing.csv"], "nothing.csv"),
+        (["jobs-evaluation/trace.parquet"], "trace.parquet: is a node trace, which ingest writes, and no log"),
         (["jobs.sacct", "--tz", "Mars/Base"], "Mars/Base"),
         (["jobs.sacct", "--nodes", "cn[01-10]", "--node-class", "gpu"], "states no classes"),
         (["jobs.sacct", "--out", "taken"], "taken/trace.parquet: is there and no evaluation's"),
