@@ -112,6 +112,11 @@ class RunFiles:
         return metrics
 
     @property
+    def unit(self) -> str:
+        """What a unit is called: a node, where jobs get whole ones."""
+        return "node" if self.held.units_per_node == 1 else "unit"
+
+    @property
     def window(self) -> tuple[int, int]:
         """The window of evaluation, UTC ns."""
         sides = (self.metrics[f"window_{side}"] for side in ("start", "end"))
