@@ -310,8 +310,10 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
         for sentence in sentences:
             click.echo(fitted(f"{sentence}.", sys.stdout))
         if comparison.finishes is not None:
-            click.echo("\nFinished (UTC):")
-            show_table(["", *comparison.finishes], finish_cells(comparison.finishes))
+            zone = comparison.longest.zone
+            click.echo(f"\nFinished ({zone}):")
+            cells = finish_cells(comparison.finishes, zone)
+            show_table(["", *comparison.finishes], cells)
     if comparison.different:
         say_warning(
             f"the runs have different inputs: {'; '.join(comparison.different)}"

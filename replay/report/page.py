@@ -246,15 +246,14 @@ def page_of(
 
 def _of_run(run: RunFiles, title: str | None) -> Page:
     summary, metrics = run.summary, run.metrics
-    generated = summary["inputs"]["jobs"].get("generated_load")
     best = (metrics.get("search") or {}).get("best_over_time", [])
     content = {
         "machine": title or summary["inputs"]["trace"].get("machine"),
         "run": run,
         "why_unused": why_unused(run),
         "few": len(run.jobs) <= FEW_JOBS,
-        "jobs": job_cells(run.jobs),
-        "figures": list(headlines(metrics, generated)),
+        "jobs": job_cells(run),
+        "figures": list(headlines(summary)),
         "host_figures": list(host_lines(metrics.get("host") or {})),
         "search": best[-ROWS:],
         "options": _options([run]),
@@ -272,7 +271,7 @@ def _of_comparison(comparison: Comparison, title: str | None) -> Page:
         "names": [label(variant.label) for variant in variants],
         "comparison": comparison,
         "figures": list(zip(titles[1:], *(row[1:] for row in rows), strict=True)),
-        "finishes": [] if finishes is None else finish_cells(finishes),
+        "finishes": [] if finishes is None else finish_cells(finishes, longest.zone),
         "options": _options([variant.runs[0] for variant in variants]),
         "origin": _origin(longest),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from bft.replay.report.chart import (
     Bars,
     Blocks,
     Chart,
+    Curves,
     distribution,
     held_over_time,
     label,
@@ -55,7 +57,10 @@ UNUSED = "idle, not used"
 
 
 def charts_of_run(run: RunFiles) -> list[Chart]:
-    """The charts of a run, the most important first; those that it has no data for are left out."""
+    """The charts of a run, the most important first; those that it has no data for are left out.
+
+    Instants are in the time of the site, as far ahead of UTC as it is when the run begins.
+    """
     histogram = run.metrics.get("fragments") or []
     what = "unit" if "units" in run.summary["inputs"]["trace"] else "node"
     charts = (
@@ -66,7 +71,24 @@ def charts_of_run(run: RunFiles) -> list[Chart]:
         fragment_lengths(histogram, what),
         times(run),
     )
-    return [chart for chart in charts if chart is not None]
+    start = pd.Timestamp(run.begin_ns, tz=run.zone)
+    ahead = pd.Timedelta(start.utcoffset() or 0)
+    axis = Axis(f"time, {run.zone}, UTC{start:%z}" if ahead else "time, UTC", "time")
+    return [_shifted(chart, ahead, axis) for chart in charts if chart is not None]
+
+
+def _shifted(chart: Chart, ahead: pd.Timedelta, axis: Axis) -> Chart:
+    """A chart with its instants in the time of the site."""
+    drawing, table = chart.drawing, chart.table
+    ahead_ms = ahead.total_seconds() * 1000
+    if isinstance(drawing, Curves) and drawing.x.scale == "time":
+        curves = tuple(replace(each, x=each.x + ahead_ms) for each in drawing.curves)
+        drawing = replace(drawing, x=axis, curves=curves)
+    elif isinstance(drawing, Blocks):
+        drawing = replace(drawing, x=axis, origin=drawing.origin + ahead_ms)
+    instants = table.select_dtypes("datetimetz")
+    table = table.assign(**{str(name): instants[name] + ahead for name in instants})
+    return replace(chart, drawing=drawing, table=table)
 
 
 def idle_and_used(run: RunFiles) -> Chart:

@@ -443,9 +443,10 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else three_digits(value)
 
 
-def finish_cells(table: pd.DataFrame) -> list[list[str]]:
-    """The rows of a table of instants by job: a job's name, and when it was done under each variant."""
-    told = table.apply(lambda column: column.dt.strftime("%Y-%m-%d %H:%M"))
+def finish_cells(table: pd.DataFrame, zone: str) -> list[list[str]]:
+    """The rows of a table of instants by job: a job's name, and when it was done under each variant, in a time zone."""
+    local = table.apply(lambda column: column.dt.tz_convert(zone))
+    told = local.apply(lambda column: column.dt.strftime("%Y-%m-%d %H:%M"))
     cells = told.fillna("not done").itertuples()
     return [[str(name), *instants] for name, *instants in cells]
 
