@@ -500,7 +500,11 @@ def compared(
 
 
 def compared_runs(
-    folders: Sequence[Path], *, split: str | None = None, different: bool = False
+    folders: Sequence[Path],
+    *,
+    split: str | None = None,
+    different: bool = False,
+    names: Sequence[str] = (),
 ) -> Comparison:
     """The comparison of existing run directories, named by what differs, or by their folders.
 
@@ -512,11 +516,13 @@ def compared_runs(
         What to break the table down by.
     different
         Compare runs of different traces or jobs too.
+    names
+        What the runs are called instead.
 
     Raises
     ------
     InputError
-        When one is not a run directory, there is only one, or their inputs differ.
+        When one is not a run directory, there is only one, their inputs differ, or not each has a name of its own.
     """
     if len(folders) < 2:
         raise InputError(
@@ -531,7 +537,10 @@ def compared_runs(
         _split_of(split)
     runs = [read_run(folder) for folder in folders]
     summaries = [run.summary for run in runs]
-    labels = names_of_runs(folders, summaries)
+    labels = list(names) or names_of_runs(folders, summaries)
+    if len({*labels}) != len(folders) or len(labels) != len(folders):
+        what = f"--name: expected {len(folders)} different names, one for each run"
+        raise InputError(what)
     phrases = different_inputs(labels, summaries)
     if phrases and not different:
         raise InputError(

@@ -65,13 +65,26 @@ def test_runs_are_called_by_what_differs(
         assert json.loads(capsys.readouterr().out)["runs"] == named
 
 
+def test_runs_are_called_as_stated(runs: list[str], told: Told, here: Path) -> None:
+    named = "a b --name ours --name 'the <b>other'"
+    told(f"compare {named}", "the <b>other yields", "less than ours")
+    told(f"report {named} -o page.html")
+    assert "2 runs: ours; the &lt;b&gt;other;" in (here / "page.html").read_text()
+    for wrong in ("--name ours", "--name x --name x", "--name x --name y --name y"):
+        told(f"compare a b {wrong}", "--name: expected 2 different names", code=2)
+    told("compare --policy fifo,srtf --name x", "--name are for RUN...", code=2)
+
+
 def test_options_of_replays_do_not_go_with_runs_that_are_done(
     runs: list[str], told: Told
 ) -> None:
     for stated, said in (
         ("a b --policy milp", "RUN... are done"),
         ("a b --workers 1", "RUN... are done"),
-        ("--different-inputs --policy fifo,srtf", "--different-inputs is for RUN..."),
+        (
+            "--different-inputs --policy fifo,srtf",
+            "--different-inputs and --name are for RUN...",
+        ),
         ("a", "name at least two run directories"),
         ("a a", "is named twice"),
         ("a trace.parquet", "is not a run directory"),
