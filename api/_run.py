@@ -178,7 +178,7 @@ class Run(RunFiles):
         jobs, trace = inputs["jobs"], inputs["trace"]["source"]
         cut = ", interrupted" if self.metrics["interrupted"] else ""
         title = f"<Run: {options['policy']}, {jobs['count']} jobs on {trace}{cut}>"
-        lines = list(headlines(self.metrics, jobs["generated_load"]))
+        lines = list(headlines(self.summary))
         width = max(len(label) for label, _ in lines)
         return "\n".join([title, *(f"{name:<{width}}  {value}" for name, value in lines)])  # fmt: skip
 

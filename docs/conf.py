@@ -27,10 +27,12 @@ html_theme = "furo"
 html_title = f"bft-replay {release}"
 html_static_path = ["site.css"]
 html_css_files = ["site.css"]
+html_extra_path = ["example-evaluation.html"]  # as `evaluate` writes it
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 nb_execution_mode = "force"
+nb_execution_in_temp = True  # the clone stays as it is
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
 nb_merge_streams = True

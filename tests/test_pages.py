@@ -6,15 +6,14 @@ import json
 import re
 import runpy
 import shlex
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import click
 import numpy as np
 import pandas as pd
 import pytest
-from shown import refreshed
+from processes import AMPLE_S
+from shown import evaluation_of_the_demo, refreshed
 from toy_application import write_application
 
 from bft.replay.cli.main import COMMANDS, cli, run
@@ -29,6 +28,7 @@ PAGES = [
     ROOT / "README.md",
     ROOT / "benchmarks" / "README.md",
     *sorted(DOCS.rglob("*.md")),
+    *sorted((DOCS / "notebooks").glob("*.ipynb")),
     *sorted((ROOT / "examples").rglob("*.md")),
 ]
 # What stands for a value of the reader's.
@@ -75,26 +75,40 @@ def test_the_commands_of_a_path_print_what_its_page_shows(
     assert text.count("\n$ ") >= 3
 
 
+def without_library(page: str) -> tuple[str, str]:
+    """The version of Bokeh of a page, and the page without that and without the library."""
+    version = re.search(r'"version":"([^"]+)","title"', page)[1]
+    page = page.replace(f'"version":"{version}"', "")
+    start = page.index("/* BEGIN bokeh.min.js */")
+    return version, page[:start] + page[page.index("</script>", start) :]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ten-lines", "own-policy"])
-def test_the_cells_of_a_notebook_run(
-    name: str, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("matplotlib", reason="an extra that is not installed")
-    cells = [
-        content
-        for kind, content in fences(DOCS / "notebooks" / f"{name}.md")
-        if kind == "{code-cell}"
-    ]
-    notebook = ModuleType("notebook")
-    monkeypatch.setitem(
-        sys.modules, "notebook", notebook
-    )  # where dataclasses look their types up
-    for cell in cells:
-        exec(cell, vars(notebook))  # noqa: S102 - the page's own code
-    assert (
-        vars(notebook)["run" if name == "ten-lines" else "milp"].metrics["outcome"] > 0
-    )
+def test_the_example_of_an_evaluation_is_what_make_demo_writes(here: Path) -> None:
+    pytest.importorskip("bokeh", reason="an extra that is not installed")
+    page = (DOCS / "example-evaluation.html").read_text("utf-8")
+    made = evaluation_of_the_demo(here)
+    (version, text), (own_version, own_text) = map(without_library, (page, made))
+    again = "python tests/shown.py docs/example-evaluation.html writes the page anew"
+    assert own_text == text, again
+    assert own_version != version or made == page, again
+
+
+NOTEBOOKS = {"ten-lines": "run", "own-policy": "milp"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "variable"), NOTEBOOKS.items())
+def test_a_notebook_runs_in_jupyter(name: str, variable: str, here: Path) -> None:
+    nbclient = pytest.importorskip("nbclient", reason="an extra that is not installed")
+    nbformat = pytest.importorskip("nbformat", reason="an extra that is not installed")
+    notebook = nbformat.read(DOCS / "notebooks" / f"{name}.ipynb", as_version=4)
+    assert not any(cell.get("outputs") for cell in notebook.cells)
+    last = f"assert {variable}.metrics['outcome'] > 0"
+    notebook.cells.append(nbformat.v4.new_code_cell(last))
+    done = nbclient.execute(notebook, cwd=here, timeout=AMPLE_S)
+    shown = [output for cell in done.cells for output in cell.get("outputs", ())]
+    assert any("text/html" in output.get("data", ()) for output in shown)
 
 
 def small_world(folder: Path):

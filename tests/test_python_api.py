@@ -452,7 +452,7 @@ def test_times_are_texts_datetimes_or_timestamps(here: Path) -> None:
 def test_a_picture_of_a_run_is_a_chart_of_its_page(example: bft.Example) -> None:
     run = bft.replay(example.trace, example.jobs.head(5), **FEW)
     figure = run.plot()
-    assert figure.get_suptitle() == "Idle and used units over time"
+    assert figure.get_suptitle() == "Idle and used nodes over time"
     (axes,) = figure.axes
     names = [text.get_text() for text in axes.get_legend().get_texts()]
     assert names == ["idle", "given to jobs"]

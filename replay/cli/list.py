@@ -1,9 +1,10 @@
-"""`bft-replay list`: the policies with their constants, the solvers, the formats of logs, the rarer options."""
+"""`bft-replay list`: the policies with their constants, objectives, solvers, formats of logs, the rarer options."""
 
 from __future__ import annotations
 
 import inspect
 import json
+import re
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -18,7 +19,7 @@ from bft.replay.cli.commands import Command, fitted
 from bft.replay.cli.parameters import Checked, json_option
 from bft.replay.options.options import FIELDS
 
-# What is known of a policy, solver, format or option: a summary, perhaps lines below it, and more for JSON.
+# What is known of a policy, objective, solver, format or option: a summary, perhaps lines below it, and more for JSON.
 Entry = dict[str, Any]
 
 
@@ -58,6 +59,15 @@ def _as_set(value: Any) -> str:
     return str(value)
 
 
+def _objective(name: str) -> Entry:
+    """What the page of objectives says of a curve or factor."""
+    from bft.models import objectives
+
+    said = re.search(rf"^- (.*`{name}[:`].*(?:\n  .*)*)", str(objectives.__doc__), re.M)
+    text = " ".join(said[1].split()) if said else ""
+    return {"summary": text.replace("`", "")}
+
+
 def _backend(name: str) -> Entry:
     from bft.milp.backends.registry import describe, formulations_of
 
@@ -90,18 +100,24 @@ def _option(key: str) -> Entry:
 
 def _names(what: str) -> Sequence[str]:
     from bft.milp.backends.registry import backend_names
+    from bft.models.objectives import CURVES, FACTORS
     from bft.replay.logs.formats import format_names
     from bft.replay.policies import policy_names
 
-    if what == "options":
-        return [field.key for field in FIELDS.values() if field.rare]
-    listed = {"policies": policy_names, "backends": backend_names}
-    return listed.get(what, format_names)()
+    listed: dict[str, Callable[[], Sequence[str]]] = {
+        "policies": policy_names,
+        "objectives": lambda: [*CURVES, *FACTORS],
+        "backends": backend_names,
+        "formats": format_names,
+        "options": lambda: [field.key for field in FIELDS.values() if field.rare],
+    }
+    return listed[what]()
 
 
 # What can be listed, and what tells about one.
 LISTS: dict[str, Callable[[str], Entry]] = {
     "policies": _policy,
+    "objectives": _objective,
     "backends": _backend,
     "formats": _format,
     "options": _option,
@@ -113,7 +129,7 @@ LISTS: dict[str, Callable[[str], Entry]] = {
 @click.argument("name", required=False)
 @json_option()
 def list_(what: str, name: str | None, as_json: bool) -> None:
-    """List policies, solvers of decisions, formats of logs, or what --option sets; with NAME, describe one of them.
+    """List policies, objectives, solvers, formats of logs, or what --option sets; with NAME, describe one of them.
 
     Of a policy these are its constants, which --set changes; of a solver its limits and formulations.
 

@@ -134,8 +134,7 @@ def show(summary: dict[str, Any], folder: Path, stream: TextIO | None = None) ->
     """Print the headline metrics and where the rest is."""
     from bft.replay.results.headlines import headlines
 
-    load = summary["inputs"]["jobs"]["generated_load"]
-    lines = list(headlines(summary["metrics"], load))
+    lines = list(headlines(summary))
     width = max(len(label) for label, _ in lines)
     out = stream or sys.stdout
     for label, value in lines:
@@ -152,13 +151,14 @@ def _show_jobs(summary: dict[str, Any], folder: Path) -> None:
     from bft.replay.studies.run_files import RunFiles, job_cells
 
     if 0 < summary["metrics"].get("census", {}).get("jobs", 0) <= FEW_JOBS:
-        cells = job_cells(RunFiles(folder, summary).jobs)
+        run = RunFiles(folder, summary)
+        cells = job_cells(run)
         rows = zip(*cells.values(), strict=True)
         click.echo()
         show_table(
             list(cells), [[job, *(text for _, text in row)] for job, *row in rows]
         )
         click.echo(
-            "times are UTC; waited: without units; mean units: over its time in the system"
+            f"times are {run.zone}; waited: without units; mean units: over its time in the system"
         )
         click.echo("lost: share of its work, to rescales, preemptions and so on\n")

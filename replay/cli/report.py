@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from bft.models.checks import FLAG
+from bft.models.checks import FLAG, TEXT, Several
 from bft.models.files import drafted, refuse_existing
 from bft.replay.cli.commands import Command
 from bft.replay.cli.frames import figure_options, write_into
@@ -26,6 +26,12 @@ from bft.replay.cli.parameters import force_option, setting
     "Compare runs of different traces or jobs too; the page says so.",
     FLAG,
 )
+@setting(
+    "--name names",
+    "What the next of several RUNs is called; repeated for each. [what differs]",
+    Several(TEXT),
+    metavar="TEXT",
+)
 @figure_options("Write the charts as PNG files into DIR, instead of a page.")
 @force_option
 def report(
@@ -33,6 +39,7 @@ def report(
     output: str | None,
     title: str | None,
     different_inputs: bool,
+    names: tuple[str, ...],
     force: bool,
     **figures: str | None,
 ) -> None:
@@ -52,7 +59,8 @@ def report(
     folders = [Path(run) for run in runs]
 
     def draw(folder: Path, form: str) -> None:
-        write_charts(charts_of(folders, different=different_inputs), folder, form)
+        charts = charts_of(folders, different=different_inputs, names=names)
+        write_charts(charts, folder, form)
 
     drawn = write_into(figures, draw, force=force)
     for filled in drawn:
@@ -70,5 +78,6 @@ def report(
             draft,
             title=title,
             different=different_inputs,
+            names=names,
         )
     click.echo(str(page))

@@ -232,6 +232,12 @@ def study_progress() -> Iterator[Shown]:
     FLAG,
 )
 @setting(
+    "--name names",
+    "With RUN...: what the next of them is called; repeated for each. [what differs]",
+    Several(TEXT),
+    metavar="TEXT",
+)
+@setting(
     "-o outputs",
     "Write the table: .md, .csv, .parquet, .json; may be repeated.",
     Several(TEXT),
@@ -272,9 +278,10 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
             [Path(run) for run in runs],
             split=given["split"],
             different=given["different_inputs"],
+            names=given["names"],
         )
-    elif given["different_inputs"]:
-        raise click.UsageError("--different-inputs is for RUN...")
+    elif given["different_inputs"] or given["names"]:
+        raise click.UsageError("--different-inputs and --name are for RUN...")
     else:
         plan = plan_of(given)
         with study_progress() as onlooker:
@@ -310,8 +317,10 @@ def compare(runs: tuple[str, ...], **given: Any) -> int:
         for sentence in sentences:
             click.echo(fitted(f"{sentence}.", sys.stdout))
         if comparison.finishes is not None:
-            click.echo("\nFinished (UTC):")
-            show_table(["", *comparison.finishes], finish_cells(comparison.finishes))
+            zone = comparison.longest.zone
+            click.echo(f"\nFinished ({zone}):")
+            cells = finish_cells(comparison.finishes, zone)
+            show_table(["", *comparison.finishes], cells)
     if comparison.different:
         say_warning(
             f"the runs have different inputs: {'; '.join(comparison.different)}"

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any, Literal, NamedTuple
 
 from bft.models import InputError
@@ -37,6 +38,7 @@ from bft.replay.logs.times import NONE, Clock
 from bft.replay.logs.trace import Asked, Coverage, trace_of
 from bft.replay.logs.units import Unit
 from bft.replay.trace.node_trace import SECOND_NS, NodeTrace
+from bft.replay.trace.trace_files import NATIVE_COLUMNS
 
 AUTO = "auto"
 # What is meant as the name of a file, although names of hosts have dots as well.
@@ -257,6 +259,10 @@ def _read(
     account = records.account
     with progress(name) as so_far, open_lines(name, so_far) as lines:
         log = Log(name, lines, settings, clock, account)
+        if {*NATIVE_COLUMNS} <= {*first_line(lines).split(",")}:
+            why = "is a node trace, which ingest writes, and no log: it does not say which jobs held the other nodes"
+            hint = f"bft-replay -ndmap {quote(name)} replays it; evaluate needs the logs that it was made of"
+            raise InputError(why, file=name, hint=hint)
         kind = _kind(kind, log)
         form = log_format(kind)
         _check(kind, log)

@@ -393,7 +393,7 @@ class OptionTable:
         "own",
         help="What is maximised: a curve (own, the jobs' Os; throughput, samples/s; efficiency, speed-up over "
         "one unit; power:A; useful-time) and factors on it (srpt:B, ageing:HOURS[:CAP]), as in "
-        "power:0.5+ageing:60:2.",
+        "power:0.5+ageing:60:2; `bft-replay list objectives` says which is for what.",
         section=POLICY,
         conditions=(POLICY_KNOWS,),
         for_policy=True,

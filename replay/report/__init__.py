@@ -24,6 +24,8 @@ __all__ = [
 ]
 
 
-def charts_of(folders: Sequence[Path], *, different: bool = False) -> list[Chart]:
+def charts_of(
+    folders: Sequence[Path], *, different: bool = False, names: Sequence[str] = ()
+) -> list[Chart]:
     """The charts of the page that `write_report` writes, with the same arguments and errors."""
-    return page_of(folders, different=different)[1]
+    return page_of(folders, different=different, names=names)[1]

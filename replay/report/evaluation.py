@@ -40,7 +40,6 @@ from bft.replay.inputs.notes import Watcher
 from bft.replay.inputs.trace import traces
 from bft.replay.logs.ingest import IngestOptions, Progress, ingested
 from bft.replay.options.options import FIELDS, PRICES, WORLD, Options, defaults
-from bft.replay.report.chart import Axis, Blocks, Chart, Curves
 from bft.replay.report.page import AT_ONCE, rendered, templates
 from bft.replay.report.run_charts import charts_of_run
 from bft.replay.results.host import (
@@ -480,11 +479,9 @@ def _page(figures: dict[str, Any], curves: Sequence[dict[str, Any]], run: Path) 
     """The page, with the charts of a run directory; `curves` prices any return time, for each reserve."""
     columns = [each for each in COLUMNS if each[0] in figures["table"][0]]
     shown = [(key, form) for key, _, form in columns]
-    ahead, axis = _local(figures)
-    charts = charts_of_run(read_run(run))[:AT_ONCE]
     return rendered(
         "evaluation.html",
-        [_shifted(chart, ahead, axis) for chart in charts],
+        charts_of_run(read_run(run))[:AT_ONCE],
         machine=figures["machine"],
         figures=figures,
         sentences=list(sentences(figures)),
@@ -493,27 +490,3 @@ def _page(figures: dict[str, Any], curves: Sequence[dict[str, Any]], run: Path) 
         what_if=plain({**figures, "curves": curves, "columns": shown}),
         version=metadata.version("bft-replay"),
     )
-
-
-def _local(figures: dict[str, Any]) -> tuple[pd.Timedelta, Axis]:
-    """What the site's time is ahead of UTC when the window begins, and the axis of that time."""
-    zone, stamp = figures["zone"], figures["window"]["start"]
-    local = pd.Timestamp(stamp.partition(" ")[0].removesuffix("Z"))
-    local = local.tz_localize(zone, ambiguous=True)
-    ahead = pd.Timedelta(local.utcoffset() or 0)
-    name = f"{zone}, UTC{local:%z}" if ahead else "UTC"
-    return ahead, Axis(f"time, {name}", "time")
-
-
-def _shifted(chart: Chart, ahead: pd.Timedelta, axis: Axis) -> Chart:
-    """A chart with its instants in the time of the site."""
-    drawing, table = chart.drawing, chart.table
-    ahead_ms = ahead.total_seconds() * 1000
-    if isinstance(drawing, Curves) and drawing.x.scale == "time":
-        curves = tuple(replace(each, x=each.x + ahead_ms) for each in drawing.curves)
-        drawing = replace(drawing, x=axis, curves=curves)
-    elif isinstance(drawing, Blocks):
-        drawing = replace(drawing, x=axis, origin=drawing.origin + ahead_ms)
-    instants = table.select_dtypes("datetimetz")
-    table = table.assign(**{str(name): instants[name] + ahead for name in instants})
-    return replace(chart, drawing=drawing, table=table)

@@ -70,6 +70,7 @@ def write_report(
     *,
     title: str | None = None,
     different: bool = False,
+    names: Sequence[str] = (),
 ) -> None:
     """Write the page of one run, of a comparison of several, or of a sweep.
 
@@ -84,6 +85,8 @@ def write_report(
         Instead of the machine's name.
     different
         Compare runs of different traces or jobs too; the page says so.
+    names
+        What several runs are called, instead of by what differs.
 
     Raises
     ------
@@ -101,7 +104,9 @@ def write_report(
     ...     Path(folder, "page.html").read_text().startswith("<!DOCTYPE html>")
     True
     """
-    template, charts, content = page_of(folders, title=title, different=different)
+    template, charts, content = page_of(
+        folders, title=title, different=different, names=names
+    )
     text = rendered(template, charts, **content)
     target.write_text(text, "utf-8")
 
@@ -231,11 +236,16 @@ def _idle_share(summary: Mapping[str, Any]) -> float | None:
 
 
 def page_of(
-    folders: Sequence[Path], *, title: str | None = None, different: bool = False
+    folders: Sequence[Path],
+    *,
+    title: str | None = None,
+    different: bool = False,
+    names: Sequence[str] = (),
 ) -> Page:
     """The template of a page, its charts and what it is filled with; arguments and errors as of `write_report`."""
     if len(folders) > 1:
-        return _of_comparison(compared_runs(folders, different=different), title)
+        found = compared_runs(folders, different=different, names=names)
+        return _of_comparison(found, title)
     if folders[0].suffix != ".parquet" or not folders[0].is_file():
         return _of_run(read_run(folders[0]), title)
     table = read_sweep(folders[0])
@@ -246,15 +256,14 @@ def page_of(
 
 def _of_run(run: RunFiles, title: str | None) -> Page:
     summary, metrics = run.summary, run.metrics
-    generated = summary["inputs"]["jobs"].get("generated_load")
     best = (metrics.get("search") or {}).get("best_over_time", [])
     content = {
         "machine": title or summary["inputs"]["trace"].get("machine"),
         "run": run,
         "why_unused": why_unused(run),
         "few": len(run.jobs) <= FEW_JOBS,
-        "jobs": job_cells(run.jobs),
-        "figures": list(headlines(metrics, generated)),
+        "jobs": job_cells(run),
+        "figures": list(headlines(summary)),
         "host_figures": list(host_lines(metrics.get("host") or {})),
         "search": best[-ROWS:],
         "options": _options([run]),
@@ -272,7 +281,7 @@ def _of_comparison(comparison: Comparison, title: str | None) -> Page:
         "names": [label(variant.label) for variant in variants],
         "comparison": comparison,
         "figures": list(zip(titles[1:], *(row[1:] for row in rows), strict=True)),
-        "finishes": [] if finishes is None else finish_cells(finishes),
+        "finishes": [] if finishes is None else finish_cells(finishes, longest.zone),
         "options": _options([variant.runs[0] for variant in variants]),
         "origin": _origin(longest),
     }

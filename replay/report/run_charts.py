@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from bft.replay.report.chart import (
     Bars,
     Blocks,
     Chart,
+    Curves,
     distribution,
     held_over_time,
     label,
@@ -55,7 +57,10 @@ UNUSED = "idle, not used"
 
 
 def charts_of_run(run: RunFiles) -> list[Chart]:
-    """The charts of a run, the most important first; those that it has no data for are left out."""
+    """The charts of a run, the most important first; those that it has no data for are left out.
+
+    Instants are in the time of the site, as far ahead of UTC as it is when the run begins.
+    """
     histogram = run.metrics.get("fragments") or []
     what = "unit" if "units" in run.summary["inputs"]["trace"] else "node"
     charts = (
@@ -66,11 +71,29 @@ def charts_of_run(run: RunFiles) -> list[Chart]:
         fragment_lengths(histogram, what),
         times(run),
     )
-    return [chart for chart in charts if chart is not None]
+    start = pd.Timestamp(run.begin_ns, tz=run.zone)
+    ahead = pd.Timedelta(start.utcoffset() or 0)
+    axis = Axis(f"time, {run.zone}, UTC{start:%z}" if ahead else "time, UTC", "time")
+    return [_shifted(chart, ahead, axis) for chart in charts if chart is not None]
+
+
+def _shifted(chart: Chart, ahead: pd.Timedelta, axis: Axis) -> Chart:
+    """A chart with its instants in the time of the site."""
+    drawing, table = chart.drawing, chart.table
+    ahead_ms = ahead.total_seconds() * 1000
+    if isinstance(drawing, Curves) and drawing.x.scale == "time":
+        curves = tuple(replace(each, x=each.x + ahead_ms) for each in drawing.curves)
+        drawing = replace(drawing, x=axis, curves=curves)
+    elif isinstance(drawing, Blocks):
+        drawing = replace(drawing, x=axis, origin=drawing.origin + ahead_ms)
+    instants = table.select_dtypes("datetimetz")
+    table = table.assign(**{str(name): instants[name] + ahead for name in instants})
+    return replace(chart, drawing=drawing, table=table)
 
 
 def idle_and_used(run: RunFiles) -> Chart:
     """Idle units over time, and the part of them given to jobs."""
+    units = f"{run.unit}s"
     spans, length = round_spans(run.begin_ns, run.end_ns, SPANS)
     # A row is about its own pool only.
     each = [(ns(pool["time"]), pool) for pool in pools(run.steps)]
@@ -81,11 +104,12 @@ def idle_and_used(run: RunFiles) -> Chart:
     given = mean_over_time(*held_over_time(used, run.held.changes), spans)
     means = {"idle": np.sum(idle, axis=0), "given to jobs": given}
     metrics = run.metrics
-    note = f"On average {metrics['resource_integral_unit_s'] / (metrics['duration_s'] or 1):,.1f} units were idle, at "
-    note += f"most {means['idle'].max():,.0f}, and {metrics['used_share'] or 0.0:.1%} of their time was given to jobs"
-    note += f". Means over {length}; grey was idle and not given, as of the latest decision. {why_unused(run)}"
-    title = "Idle and used units over time"
-    return over_time(title, note, "units", spans / 1e6, means)
+    mean = metrics["resource_integral_unit_s"] / (metrics["duration_s"] or 1)
+    note = f"On average {mean:,.1f} {units} were idle, at most {means['idle'].max():,.0f}, and "
+    note += f"{metrics['used_share'] or 0.0:.1%} of their time was given to jobs. Means over {length}; grey was "
+    note += f"idle and not given, as of the latest decision. {why_unused(run)}"
+    title = f"Idle and used {units} over time"
+    return over_time(title, note, units, spans / 1e6, means)
 
 
 def why_unused(run: RunFiles) -> str:
@@ -110,9 +134,11 @@ def why_unused(run: RunFiles) -> str:
     waits = (there > 0) & (running < in_play)
     situations = {
         "no job was there": there == 0,
-        "jobs in play waited for more units at once, or for a change that pays": waits,
+        f"jobs in play waited for more {run.unit}s at once, or for a change that pays": waits,
         "all jobs in play ran, and -maxJ let no others in": (there > in_play) & ~waits,
-        "all jobs that were there ran, and more units would not have paid": (there > 0) & (there <= in_play) & ~waits,
+        f"all jobs that were there ran, and more {run.unit}s would not have paid": (
+            (there > 0) & (there <= in_play) & ~waits
+        ),
     }  # fmt: skip
     whole = spare.sum()
     if whole <= 0:
@@ -133,7 +159,7 @@ def who_held_what(run: RunFiles) -> Chart | None:
         return None
     names = list(map(label, held.names))
     what, classes, of, most = _classes(run)
-    note = f"A colour is a {what}; {classes[0]} held most, {most:.0%} of the unit-time given to jobs. "
+    note = f"A colour is a {what}; {classes[0]} held most, {most:.0%} of the {run.unit}-time given to jobs. "
     empty, hues = "nobody", COLOURS[1 : len(classes) + 1]
     if run.unused is None:
         note += "Empty areas were busy, or idle and not used. "
@@ -142,16 +168,16 @@ def who_held_what(run: RunFiles) -> Chart | None:
         longest = longest_of(longest, unused)
         spare = float(unit_ns(unused).sum())
         share = spare / (held.unit_ns.sum() + spare)
-        note += f"{share:.1%} of the idle unit-time was not used (grey). Empty areas were busy. "
+        note += f"{share:.1%} of the idle {run.unit}-time was not used (grey). Empty areas were busy. "
         empty, hues = "busy", (*hues, COLOURS[0])
-    note += "Zoom in for single units; hover shows the job."
+    note += f"Zoom in for single {run.unit}s; hover shows the job."
     left_out = 1 - unit_ns(longest).sum() / (held.unit_ns.sum() + spare)
     if left_out > 1e-9:
-        note += f" The shortest are left out ({left_out:.1%} of the unit-time)."
+        note += f" The shortest are left out ({left_out:.1%} of the {run.unit}-time)."
     column = {name: longest[name].to_numpy(np.int64) for name in longest}
     blocks = Blocks(
         TIME,
-        Axis("units"),
+        Axis(f"{run.unit}s"),
         rows=list(map(label, held.nodes)),
         names=[*names, UNUSED],
         origin=run.begin_ns / 1e6,
@@ -170,9 +196,9 @@ def who_held_what(run: RunFiles) -> Chart | None:
     table = pd.DataFrame({
         "job": names,
         what: [classes[number] for number in of],
-        "unit-hours": (held.unit_ns / 3.6e12).round(2),
+        f"{run.unit}-hours": (held.unit_ns / 3.6e12).round(2),
     })  # fmt: skip
-    table = table.sort_values("unit-hours", ascending=False, kind="stable")
+    table = table.sort_values(f"{run.unit}-hours", ascending=False, kind="stable")
     return Chart("held", "Who held what", note, blocks, table)
 
 
@@ -265,7 +291,7 @@ def fragment_lengths(
 
 def times(run: RunFiles) -> Chart | None:
     """Distribution of completion and queueing times; None where nothing started."""
-    names = {"jct_s": "submission to finish (JCT)", "queueing_s": "submission to first units"}  # fmt: skip
+    names = {"jct_s": "submission to finish (JCT)", "queueing_s": f"submission to first {run.unit}s"}  # fmt: skip
     hours = {name: run.jobs[column] / 3600 for column, name in names.items()}
     note = "How many of the jobs took at most that long. Where a curve ends, so many had finished, or begun. What is "
     note += "below 0.01 h is shown as 0.01 h."

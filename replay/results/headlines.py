@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
+from datetime import datetime
 from string import Formatter
 from typing import Any, TypeAlias
+from zoneinfo import ZoneInfo
 
 import numpy as np
 
@@ -26,8 +28,8 @@ _OFFERED: Lines = (
     ("offered", "{offered_unit_s:hours} idle unit-hours in the whole trace"),
     (
         "resource-integral",
-        "{resource_integral_unit_s:hours} of them in the window, {duration_s:duration} from {window_start:minute}, "
-        "when the first job was submitted",
+        "{resource_integral_unit_s:hours} of them in the window, {duration_s:duration} from {window_start:minute} "
+        "{zone}, when the first job was submitted",
     ),
     ("used", "{used_share:.1%} of the resource-integral"),
     ("eq-nodes", "{eq_nodes:.1f} dedicated nodes would offer as much in the window"),
@@ -54,7 +56,7 @@ _JOBS: Lines = (
     ),
     (
         "best found",
-        "{search[best][score]:.4f} by {search[best][job]} at {search[best][time]:minute}",
+        "{search[best][score]:.4f} by {search[best][job]} at {search[best][time]:minute} {zone}",
     ),
     (
         "finish-time fairness",
@@ -135,7 +137,10 @@ _STOPPED: Lines = (
 
 
 class _Words(Formatter):
-    """Formats of texts: also `hours` and `duration` of seconds, and `minute` of an instant."""
+    """Formats of texts: also `hours` and `duration` of seconds, and `minute` of an instant, in a time zone."""
+
+    def __init__(self, zone: str) -> None:
+        self.zone = zone
 
     def format_field(self, value: Any, format_spec: str) -> str:
         """Return a figure in words."""
@@ -145,23 +150,26 @@ class _Words(Formatter):
             return f"{value / HOUR_S:,.0f}"
         if format_spec == "duration":
             return duration(value)
-        return minute(value) if format_spec == "minute" else format(value, format_spec)
+        if format_spec == "minute":
+            return minute(value, self.zone)
+        return format(value, format_spec)
 
 
 def _filled(lines: Lines, figures: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the lines whose figures the run has."""
     for label, template in lines:
         try:
-            text = _Words().vformat(template, (), figures)
+            text = _Words(figures.get("zone", "UTC")).vformat(template, (), figures)
         except (KeyError, TypeError):  # a group of figures is not there, or None
             continue
         yield label, text
 
 
-def headlines(
-    metrics: dict[str, Any], generated_load: float | None = None
-) -> Iterator[tuple[str, str]]:
-    """Yield label and text of the headline figures; pass `generated_load` where the jobs were generated."""
+def headlines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield label and text of the headline figures of a run; instants are in the time zone of the machine's site."""
+    inputs, zone = summary["inputs"], summary["inputs"]["trace"].get("zone") or "UTC"
+    metrics = {**summary["metrics"], "zone": zone}
+    generated_load = inputs["jobs"].get("generated_load")
     outcome = metrics["outcome"]
     yield "training outcome", f"{outcome:,.0f} samples"
     if metrics.get("bound") is not None:
@@ -176,9 +184,7 @@ def headlines(
         nodes = three_digits(metrics["dedicated_nodes"])
         text = f"{metrics['U']:.1%} of what {nodes} dedicated node{'s' * (nodes != '1')} would have yielded"
         if metrics["U_at"] != metrics["window_end"]:
-            text += (
-                f" by {minute(metrics['U_at'])}, when one of the two had done all jobs"
-            )
+            text += f" by {minute(metrics['U_at'], zone)} {zone}, when one of the two had done all jobs"
         yield "U", text
     yield from _filled(_OFFERED, metrics)
     for kind, of_kind in metrics.get("kinds", {}).items():
@@ -222,9 +228,15 @@ def host_lines(host: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield from _filled(_STOPPED, host["stopped_together"])
 
 
-def minute(instant: str) -> str:
-    """Return an instant of a summary to the minute."""
-    return f"{instant[:10]} {instant[11:16]}"
+def minute(instant: str, zone: str) -> str:
+    """Return an instant of a summary to the minute, in a time zone.
+
+    >>> minute("2021-02-10T00:20:00.5Z", "Europe/Berlin")
+    '2021-02-10 01:20'
+    """
+    return (
+        f"{datetime.fromisoformat(instant).astimezone(ZoneInfo(zone)):%Y-%m-%d %H:%M}"
+    )
 
 
 def short_window(outcome: Outcome, tfwd_s: float) -> str | None:

@@ -236,15 +236,13 @@ class Comparison:
         return max(runs, key=lambda run: run.window[1])
 
     def best(self) -> dict[str, list[bool]]:
-        """The best variants per column; none if all are equal, and none of U where the variants compare with others.
+        """The best variants per column; none if all are equal, and none of U.
 
         U is relative to the same policy on dedicated nodes: a variant that does badly there too has a large U.
         """
-        runs = [run for variant in self.variants for run in variant.runs]
-        alone = {run.metrics.get("dedicated_outcome") for run in runs}
         marks = {}
         for path in FIGURES if self.split is None else ():
-            if path not in self.whole or (path == "U" and len(alone) > 1):
+            if path not in self.whole or path == "U":
                 continue
             values = self.whole[path].astype(float)
             top = values.max() if FIGURES[path].more else values.min()
@@ -445,9 +443,10 @@ def _plain(value: Any) -> str:
     return value if isinstance(value, str) else three_digits(value)
 
 
-def finish_cells(table: pd.DataFrame) -> list[list[str]]:
-    """The rows of a table of instants by job: a job's name, and when it was done under each variant."""
-    told = table.apply(lambda column: column.dt.strftime("%Y-%m-%d %H:%M"))
+def finish_cells(table: pd.DataFrame, zone: str) -> list[list[str]]:
+    """The rows of a table of instants by job: a job's name, and when it was done under each variant, in a time zone."""
+    local = table.apply(lambda column: column.dt.tz_convert(zone))
+    told = local.apply(lambda column: column.dt.strftime("%Y-%m-%d %H:%M"))
     cells = told.fillna("not done").itertuples()
     return [[str(name), *instants] for name, *instants in cells]
 
@@ -501,7 +500,11 @@ def compared(
 
 
 def compared_runs(
-    folders: Sequence[Path], *, split: str | None = None, different: bool = False
+    folders: Sequence[Path],
+    *,
+    split: str | None = None,
+    different: bool = False,
+    names: Sequence[str] = (),
 ) -> Comparison:
     """The comparison of existing run directories, named by what differs, or by their folders.
 
@@ -513,11 +516,13 @@ def compared_runs(
         What to break the table down by.
     different
         Compare runs of different traces or jobs too.
+    names
+        What the runs are called instead.
 
     Raises
     ------
     InputError
-        When one is not a run directory, there is only one, or their inputs differ.
+        When one is not a run directory, there is only one, their inputs differ, or not each has a name of its own.
     """
     if len(folders) < 2:
         raise InputError(
@@ -532,7 +537,10 @@ def compared_runs(
         _split_of(split)
     runs = [read_run(folder) for folder in folders]
     summaries = [run.summary for run in runs]
-    labels = names_of_runs(folders, summaries)
+    labels = list(names) or names_of_runs(folders, summaries)
+    if len({*labels}) != len(folders) or len(labels) != len(folders):
+        what = f"--name: expected {len(folders)} different names, one for each run"
+        raise InputError(what)
     phrases = different_inputs(labels, summaries)
     if phrases and not different:
         raise InputError(

@@ -112,6 +112,16 @@ class RunFiles:
         return metrics
 
     @property
+    def unit(self) -> str:
+        """What a unit is called: a node, where jobs get whole ones."""
+        return "node" if self.held.units_per_node == 1 else "unit"
+
+    @property
+    def zone(self) -> str:
+        """The time zone of the machine's site, UTC where the trace states none: for people; tables are UTC."""
+        return self.summary["inputs"]["trace"].get("zone") or "UTC"
+
+    @property
     def window(self) -> tuple[int, int]:
         """The window of evaluation, UTC ns."""
         sides = (self.metrics[f"window_{side}"] for side in ("start", "end"))
@@ -255,13 +265,14 @@ def done_shares(jobs: pd.DataFrame) -> FloatArray:
     return done
 
 
-def job_cells(jobs: pd.DataFrame) -> dict[str, list[Any]]:
+def job_cells(run: RunFiles) -> dict[str, list[Any]]:
     """The columns of the table of jobs by title: names, and pairs of what a cell is sorted by and what is shown."""
+    jobs = run.jobs
     total = jobs["total_work"].to_numpy(dtype=np.float64)
     lost_share: pd.Series[float] = lost(jobs) / np.where(total > 0, total, 1.0)
     columns: dict[str, tuple[str, Iterable[Any]]] = {
-        "submitted": ("{:%d %b %H:%M}", jobs["submit"]),
-        "finished": ("{:%d %b %H:%M}", jobs["finish"]),
+        "submitted": ("{:%d %b %H:%M}", jobs["submit"].dt.tz_convert(run.zone)),
+        "finished": ("{:%d %b %H:%M}", jobs["finish"].dt.tz_convert(run.zone)),
         "waited, h": ("{:.2f}", jobs["without_units_s"] / 3600),
         "took, h": ("{:.2f}", jobs["jct_s"] / 3600),
         "mean units": ("{:.1f}", jobs["mean_units"]),

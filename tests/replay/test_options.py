@@ -1,5 +1,6 @@
 """Options check themselves: the command line, config files and Python share one set of errors."""
 
+import re
 import sys
 import tomllib
 from collections.abc import Callable
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from refusals import refused
 
+from bft.models.objectives import CURVES, FACTORS
 from bft.replay import Options, Rules, SolverOptions, execute
 from bft.replay.cli.main import cli
 from bft.replay.cli.parameters import parameter_name
@@ -23,6 +25,7 @@ WRONG = Path(__file__).parents[1] / "data" / "wrong_options.toml"
 CASES = [case for of in tomllib.loads(WRONG.read_text("utf-8")).values() for case in of]
 
 
+@pytest.mark.usefixtures("here")
 @pytest.mark.parametrize("case", CASES, ids=[case["line"] for case in CASES])
 def test_a_wrong_value_is_the_same_error_in_python_and_on_the_command_line(
     case: dict[str, Any], told: Callable[..., str]
@@ -114,6 +117,13 @@ def test_names_are_taken_in_capitals_too(told: Callable[..., str]) -> None:
     assert told("list policies FIFO").startswith("fifo  ")
     told("List policies tiresias-k", "did you mean 'tiresias-", code=2)
     told("reprot", "did you mean 'report'", code=2)
+
+
+def test_each_objective_is_listed_with_what_it_is_for(told: Callable[..., str]) -> None:
+    known = told("list objectives").splitlines()
+    assert [line.split()[0] for line in known] == [*CURVES, *FACTORS]
+    assert all(re.search(r" is .*, right when ", line) for line in known)
+    assert "The factor srpt:B is (Pmax / remaining)^B" in told("list objectives srpt")
 
 
 def test_the_command_line_has_every_option_by_the_name_that_errors_give_it() -> None:

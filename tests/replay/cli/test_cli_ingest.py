@@ -190,6 +190,9 @@ DATES = ("10/02/2021", "13/02/2021", "2021-2-10", "20210210", "Feb 10 2021", "20
         ("slurm empty", "empty: is empty"),
         ("slurm odd", "odd: line 1: expected a header"),
         ("auto odd", "odd: is of no format"),
+        *((f"{name} idle.csv", "idle.csv: is a node trace, which ingest writes, and no log")
+          for name in ("auto", "slurm", "slurm jobs.sacct --events")),
+        ("auto gpus.csv", "(bft-replay -ndmap gpus.csv replays it; evaluate needs the logs"),
         ("auto bare.sacct", FITS),
         ("slurm bare.sacct", FITS),
         ("intervals bare.csv", "fits intervals --fields node,start,end,state"),
@@ -227,6 +230,8 @@ def test_invalid_input(
         "odd": "hello\nworld\n",
         "bare.sacct": "1|n1|1|2021-02-10T00:00:00|2021-02-10T01:00:00|COMPLETED\n",
         "bare.csv": "n1,1612915200,1612918800,idle\n",
+        "idle.csv": "time,node,idle\n2021-02-10T00:00:00Z,n1,1\n",
+        "gpus.csv": "time,node,unit,idle\n2021-02-10T00:00:00Z,n1,0,1\n",
         "bad.sacct": "JobID|NodeList|Start|End\n1|n1|soon|2021-02-10T00:00:00\n",
         "mine.csv": mine,
     }

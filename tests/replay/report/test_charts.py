@@ -137,9 +137,20 @@ def test_colours_of_units_are_models_and_idle_units_that_nobody_used_are_seen(
     names = re.findall(r"</i>([^<]+)</button>", held)
     assert names == ["one", "two", "idle, not used"]
     assert len(set(re.findall(r'background:(#\w+)"', held))) == 3
-    assert "A colour is a model; one held most, 80% of the unit-time" in held
-    # 4 units for an hour, of which 2 + 0.5 unit-hours were held.
-    assert "37.5% of the idle unit-time was not used (grey)" in held
+    assert "A colour is a model; one held most, 80% of the node-time" in held
+    # 4 nodes for an hour, of which 2 + 0.5 node-hours were held.
+    assert "37.5% of the idle node-time was not used (grey)" in held
+
+
+@pytest.mark.parametrize(("cluster", "what"), [("2x4", "unit"), ("4x1", "node")])
+def test_charts_call_a_unit_a_node_where_jobs_get_whole_ones(
+    here: Path, told: Told, page: Page, cluster: str, what: str
+) -> None:
+    told("generate jobs --jobs 3 --first-submit 2021-02-10 --pmax 1e6 -o jobs.csv")
+    told(f"--cluster {cluster} --jobs jobs.csv --policy equal-share --no-u --out run")
+    text = page(here / "run")
+    for said in ("Idle and used {}s over time", "% of the {}-time given", ">{}-hours<"):
+        assert said.format(what) in text
 
 
 @pytest.mark.parametrize("pmax", [5e4, 500.0])

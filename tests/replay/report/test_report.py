@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bft.replay import read_trace, write_trace
 from bft.replay.report import charts_of
 from bft.replay.report.chart import mean_over_time, round_spans
 
@@ -112,7 +114,7 @@ def test_a_page_shows_the_figures_of_the_summary_and_executes_nothing(
         assert told in checked(text)
     when = metrics["U_at"][:16].replace("T", " ")
     first = first_screen(text)
-    assert f"By {when}, when one of the two had done all jobs" in first
+    assert f"By {when} UTC, when one of the two had done all jobs" in first
     assert f"{metrics['U']:.1%} of what" in first
     assert page(finished) == text
 
@@ -358,7 +360,7 @@ def test_terminal_page_and_summary_mean_the_same_window(
     for line in (
         "100.0% of what 2 dedicated nodes would have yielded",
         "24 idle unit-hours in the whole trace",
-        "6 of them in the window, 3 h from 2021-02-10 02:00, when the first job was submitted",
+        "6 of them in the window, 3 h from 2021-02-10 02:00 UTC, when the first job was submitted",
         "100.0% of the resource-integral",
         "2.0 dedicated nodes would offer as much in the window",
         "lost to first starts",
@@ -378,3 +380,26 @@ def test_runs_in_which_nothing_is_trained_have_a_page(
         for policy in ("equal-share", "pollux")
     ]
     assert "All trained as much." in page(*folders)
+
+
+def test_terminal_pages_and_comparison_are_in_the_time_of_the_site(
+    here: Path, traced: Told, ran: Ran, page: Page, told: Told
+) -> None:
+    """The tables of a run are UTC, whatever the site's time."""
+    trace = read_trace(traced("ab", "00:00 11", "02:00 01", "03:00 00"))
+    write_trace(replace(trace, zone="Asia/Tokyo"), here / "trace.parquet")
+    jobs = ran([{"Pmax": 600.0}], "--no-u", "--policy", "fifo").parent / "jobs.jsonl"
+    line = f"-ndmap trace.parquet --jobs {jobs} --no-u --out"
+    told(
+        f"{line} a --policy fifo", "from 2021-02-10 09:00 Asia/Tokyo,", "times are Asia/Tokyo",
+        "10 Feb 09:00",
+    )  # fmt: skip
+    told(f"{line} b --policy equal-share")
+    told("compare a b", "Finished (Asia/Tokyo):", "2021-02-10 09:")
+    text = page(here / "a")
+    assert "2021-02-10 09:00 to 2021-02-10 09:" in text
+    assert "Times are Asia/Tokyo." in text
+    assert "time, Asia/Tokyo, UTC+0900" in text
+    assert "Finished (Asia/Tokyo)" in page(here / "a", here / "b")
+    finish = pd.read_parquet(here / "a" / "jobs.parquet")["finish"]
+    assert str(finish[0]).startswith("2021-02-10 00:")

@@ -193,7 +193,8 @@ def test_a_summary_states_the_gaps_of_decisions_that_are_not_proven(
 ) -> None:
     policy = Tells(100.0, list(bounds), status)
     found = summarise(replay(traced("0 +a, 5 +b, 10"), [make("a")], policy))
-    said = dict(headlines(found)).get("not proven", "")
+    summary = {"metrics": found, "inputs": {"trace": {}, "jobs": {}}}
+    said = dict(headlines(summary)).get("not proven", "")
     if status == "optimal":
         assert "decisions_unproven" not in found
         assert not said

@@ -15,7 +15,7 @@ from stated import once
 from bft.models import read_jobs, write_jobs
 from bft.models.jobs import JobTable
 from bft.replay.cli.main import run
-from bft.replay.studies.comparison import Difference, Interval, compared_runs
+from bft.replay.studies.comparison import Difference, Interval
 from bft.replay.trace.trace_files import read_trace
 
 Told = Callable[..., str]
@@ -65,13 +65,26 @@ def test_runs_are_called_by_what_differs(
         assert json.loads(capsys.readouterr().out)["runs"] == named
 
 
+def test_runs_are_called_as_stated(runs: list[str], told: Told, here: Path) -> None:
+    named = "a b --name ours --name 'the <b>other'"
+    told(f"compare {named}", "the <b>other yields", "less than ours")
+    told(f"report {named} -o page.html")
+    assert "2 runs: ours; the &lt;b&gt;other;" in (here / "page.html").read_text()
+    for wrong in ("--name ours", "--name x --name x", "--name x --name y --name y"):
+        told(f"compare a b {wrong}", "--name: expected 2 different names", code=2)
+    told("compare --policy fifo,srtf --name x", "--name are for RUN...", code=2)
+
+
 def test_options_of_replays_do_not_go_with_runs_that_are_done(
     runs: list[str], told: Told
 ) -> None:
     for stated, said in (
         ("a b --policy milp", "RUN... are done"),
         ("a b --workers 1", "RUN... are done"),
-        ("--different-inputs --policy fifo,srtf", "--different-inputs is for RUN..."),
+        (
+            "--different-inputs --policy fifo,srtf",
+            "--different-inputs and --name are for RUN...",
+        ),
         ("a", "name at least two run directories"),
         ("a a", "is named twice"),
         ("a trace.parquet", "is not a run directory"),
@@ -151,16 +164,23 @@ def test_what_is_more_than_twice_as_much_is_said_as_a_factor(
         assert f"both finish take {factor} times as long under b as under a" in longer
 
 
-def test_no_star_on_u_where_variants_compare_with_others(
-    files: list[str], here: Path
+POLICIES = ("fifo", "equal-share")
+
+
+def test_no_star_on_u_which_measures_a_variant_against_itself(
+    here: Path, told: Told
 ) -> None:
-    shaped = [each for each in files if each != "--no-u"]
-    assert run([*shaped, "--policy", "fifo", "--out", "a"]) == 0
-    assert run([*shaped, "--policy", "equal-share", "--out", "b"]) == 0
-    found = compared_runs([here / "a", here / "b"])
-    assert found.whole["U"].nunique() == 2
-    assert "U" not in found.best()
-    assert any(found.best()["jct_s.mean"])
+    """Not even where the dedicated nodes do as much for both, as on the bundled data."""
+    for policy in POLICIES:
+        assert run(["--policy", policy, "--out", policy]) == 0
+    runs = [json.loads((here / policy / "summary.json").read_text()) for policy in POLICIES]  # fmt: skip
+    assert len({summary["metrics"]["dedicated_outcome"] for summary in runs}) == 1
+    told(f"compare {' '.join(POLICIES)} -o table.md")
+    titles, _, *rows = re.findall(r"^\|(.*)\|$", Path("table.md").read_text(), re.MULTILINE)  # fmt: skip
+    place = titles.split("|").index(" U ")
+    cells = [[cell.strip() for cell in row.split("|")] for row in rows]
+    assert all(any(cell.endswith("*") for cell in row) for row in cells)
+    assert not any(row[place].endswith("*") for row in cells)
 
 
 def test_rigid_jobs_that_ask_for_more_than_is_idle_are_said_before_the_table(

@@ -115,7 +115,8 @@ SAID = (
     "Training would have used 100.0% of that: 800 node-hours in 10 days, 29,200 in a year, worth 14,600 at 0.5 each, "
     "with your 12 trainings.",
     "If a node takes 120 s to come back, 960 of 1,200 starts of your own jobs wait (80%): 96 s on average over all, "
-    "120 s at most. Together they wait 32 node-hours, 2% of their own node-hours, 1,168 in a year.",
+    "120 s at most. Together they wait 32 node-hours, 2% of their own node-hours, 1,168 in a year. With 300 s it would "
+    "be 240 s on average and 2,920 node-hours in a year.",
     "28,032 node-hours in a year, where a node-hour that your own jobs wait counts as 1 of training; 11,096 in money, "
     "less the energy. Training pays as long as such a node-hour counts as less than 20, the energy paid.",
     "14.6 MWh in a year more than if these nodes had stayed idle, which cost 2,920; 5.8 t of CO2.",
@@ -301,6 +302,7 @@ def test_python_does_what_the_command_line_does(
         (["jobs.sacct", "--co2-per-kwh", "300"], "--co2-per-kwh has no effect without --node-watts"),
         (["jobs.sacct", "--node-watts", "7"], "--node-watts"),
         (["jobs.sacct", "--jobs", "nothing.csv"], "nothing.csv"),
+        (["jobs-evaluation/trace.parquet"], "trace.parquet: is a node trace, which ingest writes, and no log"),
         (["jobs.sacct", "--tz", "Mars/Base"], "Mars/Base"),
         (["jobs.sacct", "--nodes", "cn[01-10]", "--node-class", "gpu"], "states no classes"),
         (["jobs.sacct", "--out", "taken"], "taken/trace.parquet: is there and no evaluation's"),
