@@ -36,6 +36,7 @@ class FreeList:
         self._free = bytearray()  # by unit, whether it is free
         # By number of free units: nodes, ascending, where a unit is a node with the event since which it is idle.
         self._nodes = [array("q") for _ in range(units_per_node + 1)]
+        self._rooms: dict[int, int] = {}  # free units of nodes of several
         self._given_back = 0
         self._count = 0
         for place, unit in enumerate(free):
@@ -49,6 +50,7 @@ class FreeList:
         other = FreeList((), self._per)
         other._free, other._count = self._free[:], self._count
         other._nodes = [nodes[:] for nodes in self._nodes]
+        other._rooms = self._rooms.copy()
         return other
 
     def by_node(self) -> dict[int, int]:
@@ -86,8 +88,9 @@ class FreeList:
         self._count -= 1
 
     def _change_room(self, node: int, more: int) -> None:
-        """A node of several units has this many more free ones than `_free` says."""
+        """A node of several units has this many more free ones."""
         room = self._room(node)
+        self._rooms[node] = room + more
         if room:
             nodes = self._nodes[room]
             del nodes[bisect_left(nodes, node)]
@@ -96,7 +99,7 @@ class FreeList:
 
     def _room(self, node: int) -> int:
         """How many units of a node are free."""
-        return self._free.count(True, node * self._per, (node + 1) * self._per)
+        return self._rooms.get(node, 0)
 
     def give_back(self, units: Iterable[int]) -> None:
         """Units become free again; where a unit is a node, they are handed out before others, the last one first."""
@@ -133,6 +136,7 @@ class FreeList:
         taken = nodes
         if self._per > 1:
             taken = [unit for node in nodes for unit in self._units_of(node)]
+            self._rooms.update(dict.fromkeys(nodes, 0))
         for unit in taken:
             self._free[unit] = False
         self._count -= len(taken)
