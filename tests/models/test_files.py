@@ -57,7 +57,10 @@ def watched(*args: str, limit_mib: int | None = None) -> tuple[int, str, int]:
         if limit_mib is not None:
             resource.setrlimit(resource.RLIMIT_AS, (limit_mib * MIB, limit_mib * MIB))
 
-    done = result_of([sys.executable, "-c", WATCHED, *args], preexec_fn=limited)
+    # Of a user who has set nothing: what fits under a limit is prepared by the command.
+    usual = {key: text for key, text in os.environ.items() if "_NUM_THREADS" not in key}
+    command = [sys.executable, "-c", WATCHED, *args]
+    done = result_of(command, preexec_fn=limited, env=usual)
     told, _, peak = done.stderr.strip().rpartition("\n")
     return done.returncode, told, int(peak)
 
