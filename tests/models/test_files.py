@@ -238,6 +238,7 @@ def test_a_host_list_of_too_many_nodes_is_refused(tmp_path: Path) -> None:
     assert "more than 262,144 hosts" in told
 
 
+@pytest.mark.slow
 def test_full_lists_of_a_large_machine_do_not_fill_the_memory(tmp_path: Path) -> None:
     """A row of 60 bytes states 131,072 nodes: together 13 million, of which a block holds few at a time."""
     path = tmp_path / "log"
