@@ -1,5 +1,6 @@
 """Fixtures for all tests."""
 
+import os
 import shlex
 import signal
 from importlib import import_module
@@ -14,6 +15,10 @@ from hypothesis import settings
 
 # Another one: pytest --hypothesis-profile=all, or explore.
 settings.load_profile("quarter")
+
+# Each of hundreds of processes would start threads for the other core, where another test runs, and they wait busily.
+for library in ("OPENBLAS", "OMP"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")
 
 # A suite that is started in the background of a script, or by nohup, inherits that Ctrl-C and hang-ups are ignored,
 # and so would all processes that it starts; those of the tests of interrupts then never end, or end as if nothing was.

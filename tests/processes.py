@@ -53,7 +53,7 @@ def signalled(plan, *, pause_s: float = 0.0, more: str = "") -> list[str]:
 # and ends as any other interpreter; this one says how it ended.
 _WARM = """
 import gc, json, os, sys
-import pandas, pyarrow.parquet, rich.progress
+import pandas, pyarrow.parquet, rich.progress, scipy.stats
 import bft.replay.cli as cli
 start = cli.main
 import bft.replay.cli.replay, bft.replay.engine.loop, bft.replay.run

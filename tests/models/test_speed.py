@@ -416,6 +416,7 @@ def test_memory_survives_a_checkpoint(tmp_path: Path) -> None:
     assert other.state() == one.state()
 
 
+@pytest.mark.slow
 @pytest.mark.reference
 def test_published_applications_are_read_whole(reference: Path) -> None:
     jobs = read_pollux_jobs(reference / "pollux" / "workloads" / "workload-6.csv")

@@ -246,7 +246,10 @@ def test_a_trace_without_jobs_gets_a_generated_workload_of_its_size(
     assert summary("own-itrOut")["inputs"]["jobs"]["generated_load"] is None
 
 
-@pytest.mark.parametrize(("nodes", "count"), [(2, 29), (40, 587), (3000, 10_000)])
+@pytest.mark.parametrize(
+    ("nodes", "count"),
+    [(2, 29), (40, 587), pytest.param(3000, 10_000, marks=pytest.mark.slow)],
+)
 def test_the_generated_workload_needs_what_the_trace_offers(
     nodes: int, count: int
 ) -> None:

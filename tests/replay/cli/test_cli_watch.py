@@ -27,7 +27,7 @@ def jobs(tmp_path: Path) -> Path:
     """Many jobs of about a second each, submitted since yesterday."""
     first = pd.Timestamp.now("UTC") - pd.Timedelta("24h")
     frame = generate_dnn_jobs(
-        jobs=3000, first_submit=first.isoformat(), interval_s=1, pmax=3e3
+        jobs=1000, first_submit=first.isoformat(), interval_s=1, pmax=3e3
     )
     frame.to_parquet(tmp_path / "jobs.parquet")
     return tmp_path / "jobs.parquet"
@@ -147,7 +147,7 @@ def contradicted(
 def test_a_command_is_watched_and_the_run_of_its_record_is_equal(jobs: Path) -> None:
     command = report(jobs, dict.fromkeys(NODES, "idle") | {"n0": "allocated"})
     done = result_of(
-        arguments(jobs, "--command", command, "--every", "0.3", "--for", "2s")
+        arguments(jobs, "--command", command, "--every", "0.3", "--for", "1s")
     )
     assert done.returncode == 0, done.stderr
     header, *told, end = map(json.loads, done.stdout.splitlines())
@@ -278,7 +278,7 @@ def test_a_full_disk_stops_it_before_it_decides_and_it_goes_on_from_there(
     jobs: Path,
 ) -> None:
     told: list[dict[str, Any]] = []
-    with suppress(BrokenPipeError), watching(arguments(jobs), limited=8192) as process:
+    with suppress(BrokenPipeError), watching(arguments(jobs), limited=2048) as process:
         assert process.stdout is not None
 
         def read(stdout: IO[str] = process.stdout) -> None:
@@ -334,7 +334,7 @@ def test_after_an_answer_at_a_time_limit_equality_is_not_claimed(
 ) -> None:
     more = _OTHERWISE.format(limited=limited, differs=differs)
     command = report(jobs, dict.fromkeys(NODES, "idle"))
-    given = arguments(jobs, "--command", command, "--for", "4s")[len(SCRIPT) :]
+    given = arguments(jobs, "--command", command, "--for", "2s")[len(SCRIPT) :]
     done = result_of([*signalled([], more=more), *given])
     assert done.returncode == code, done.stderr
     found, steps = shadow_of(jobs), jobs.parent / "shadow" / "run" / "steps.parquet"

@@ -279,7 +279,7 @@ def test_a_command_that_cannot_be_measured_is_reported_with_the_end_of_its_outpu
     folder: Path, told: Callable[..., str], command: str, telling: tuple[str, ...]
 ) -> None:
     Path("trainings.csv").write_text(f"model,command\na,{command}\n".replace("python", sys.executable))  # fmt: skip
-    limit = ["5" if "time limit" in telling else "900"]
+    limit = ["2" if "time limit" in telling else "900"]
     line = ["xi measure trainings.csv -o out --gpu none", *QUICK[:-1], *limit]
     # A busy machine may see the first of the two alike commands to the end, and the second fail.
     told(" ".join(line), "command ", *telling, code=3)

@@ -24,6 +24,7 @@ needs_reference = pytest.mark.skipif(
 )
 
 
+@pytest.mark.slow
 @pytest.mark.reference
 @needs_reference
 def test_jobs_that_no_tie_concerns_end_in_the_same_second(tmp_path: Path) -> None:
