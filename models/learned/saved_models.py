@@ -18,6 +18,7 @@ from typing import (
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from bft.models.errors import InputError
 from bft.models.files import read_json
@@ -127,10 +128,12 @@ def from_plain(kind: Any, plain: Any) -> Any:
                 for each in fields(kind)
             }
         )
-    if get_origin(kind) is tuple:
-        return tuple(from_plain(get_args(kind)[0], each) for each in plain)
-    if get_origin(kind) is np.ndarray:
-        wanted = get_args(get_args(kind)[1])[0]
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin is tuple:
+        return tuple(from_plain(arguments[0], each) for each in plain)
+    if origin in (np.ndarray, NDArray):
+        # Before NumPy 2.5, NDArray[X] was another name of ndarray[..., dtype[X]].
+        wanted = arguments[0] if origin is NDArray else get_args(arguments[1])[0]
         values = np.array(plain).astype(wanted, casting="same_kind")
         if not np.isfinite(values).all():
             raise ValueError("expected finite numbers")

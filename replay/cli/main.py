@@ -214,7 +214,9 @@ def main(args: list[str] | None = None) -> None:
         sys.stdout.reconfigure(errors="replace")
     if COMPLETION in os.environ:  # a shell asks what the Tab key may write
         cli.main(prog_name="bft-replay")
-    sys.exit(run(sys.argv[1:] if args is None else args))
+    code = run(sys.argv[1:] if args is None else args)
+    discard_output()  # Python's own flush at the end could change the exit code
+    sys.exit(code)
 
 
 def run(args: list[str]) -> int:
@@ -267,9 +269,10 @@ def _told(error: Exception) -> str:
 
 
 def discard_output() -> None:
-    """Let what is still buffered for a standard output that takes no more go to nowhere."""
-    try:
-        sys.stdout.flush()
-    except (OSError, ValueError):
-        with contextlib.suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Let what is still buffered for a standard stream that takes no more go to nowhere."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
