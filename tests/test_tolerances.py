@@ -52,6 +52,8 @@ CHARGE = milp.CHARGE_QUANTA / 2**milp.SCORE_BITS
         ("work that 100 finishes round off keeps the totals in balance", (models.FINISHED * 100, models.BALANCE)),
         ("a job that counts as finished has passed the stretches of its profile", (models.FINISHED, models.PROGRESS)),
         ("numbers that are equal lead to results that are equal", (models.EQUAL, models.BALANCE)),
+        ("what one replay adds up in two orders makes no job do worse than on an equal share",
+         (models.BALANCE, models.EQUAL_SHARE)),
     ],
 )  # fmt: skip
 def test_what_one_step_calls_equal_the_next_one_does_not_call_a_contradiction(

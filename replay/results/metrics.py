@@ -57,7 +57,7 @@
   system divided by its time on an equal share f = ∫ idle units dt / ∫ jobs dt of its virtual cluster, over the job's
   time.
   On f units a job does max P(n) · min(1, f/n) samples/s over its sizes n.
-  `finish_time_unfair_share` is the share of jobs with ρ > 1, served worse than by equal shares.
+  `finish_time_unfair_share` is the share of them with ρ > 1 (by more than rounding), served worse than by equal shares.
 - `jain_fairness_of_mean_units`: Jain's index over the units that each job held on average.
   `jain_fairness_of_users`, `jain_fairness_of_virtual_clusters`: over the units that a user's (a virtual cluster's) jobs
   held together while one of them was in the system.
@@ -76,6 +76,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.models import Job
+from bft.models.tolerances import EQUAL_SHARE
 from bft.replay.engine.ledger import BOOKS, JobRecord, Outcome
 from bft.replay.results.census import (
     Census,
@@ -214,7 +215,7 @@ def summarise(outcome: Outcome, dedicated: Sequence[Outcome] = ()) -> dict[str, 
             counted(census, "waiting_over_length"), end
         ),
         "finish_time_fairness": spread(ratios, "largest"),
-        "finish_time_unfair_share": mean([rho > 1 for rho in ratios]),
+        "finish_time_unfair_share": mean([rho > 1 + EQUAL_SHARE for rho in ratios]),
         **{
             name: _jain_of_groups(outcome, counted(census, name), attrgetter(of))
             for name, of in _JAIN_OF_GROUPS.items()
