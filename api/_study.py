@@ -247,9 +247,9 @@ def evaluate(
     progress
         Show stages and a bar on standard error.
     **options
-        Those of `bft-replay evaluate`: all of `bft.ingest`; `jobs` (a file; without it trainings are made up),
-        `jobs_format`, `align_jobs`, `node_class`; `price_per_node_hour`, `host_price`, `node_watts`, `co2_per_kwh`,
-        `price_per_kwh`.
+        Those of `bft-replay evaluate`: all of `bft.ingest` but `unit`, since logs do not say which GPUs a host job
+        takes, and `keep_records`; `jobs` (a file; without it trainings are made up), `jobs_format`, `align_jobs`,
+        `node_class`; `price_per_node_hour`, `host_price`, `node_watts`, `co2_per_kwh`, `price_per_kwh`.
 
     Returns
     -------
@@ -276,17 +276,16 @@ def evaluate(
     (0.75, True)
     """
     stated = {**WORLD, **PRICES}
-    of_logs = {field.name for field in fields(IngestOptions)}
+    of_logs = {field.name for field in fields(IngestOptions)} - {"keep_records"}
     refuse_unknown(options, {*of_logs, *stated})
     names = several(files)
-    folder = evaluation.folder_of(names) if out is None else path_of("out", out)
     with arguments_named(), stages(evaluation.STAGES, progress=progress) as shown:
         return evaluation.evaluate(
             form,
             names,
             log_options({name: options[name] for name in options if name in of_logs}),
             {name: options[name] for name in options if name in stated},
-            folder,
+            None if out is None else path_of("out", out),
             watcher=shown,
         )
 

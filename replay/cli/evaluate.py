@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import click
@@ -49,15 +48,14 @@ def evaluate(
     bft-replay evaluate jobs.sacct --nodes nodes.txt --events events.txt --tz Europe/Berlin
     bft-replay evaluate jobs.sacct --nodes nodes.txt --jobs trainings.csv --price-per-node-hour 0.4
     """
-    from bft.replay.report.evaluation import STAGES, evaluate, folder_of, sentences
+    from bft.replay.report.evaluation import STAGES, evaluate, sentences
 
     stated = {name: given.pop(name) for name in (*WORLD, *PRICES)}
     logs = ingest_options(given)
-    folder = folder_of(files) if out is None else Path(out)
     with watching(stages=STAGES) as shown:
         if logs.tz is None:
             shown.note("no --tz: times that state no zone are taken as UTC")
-        found = evaluate(form, files, logs, stated, folder, watcher=shown)
+        found = evaluate(form, files, logs, stated, out, watcher=shown)
     if as_json:
         click.echo(json.dumps(found.figures, indent=2))
     else:

@@ -103,11 +103,6 @@ class Evaluation:
         return pd.DataFrame(self.figures["table"])
 
 
-def folder_of(files: Sequence[str]) -> Path:
-    """Return the folder of an evaluation that is not told another: named after the first log, in this folder."""
-    return Path(f"{Path(files[0]).name.partition('.')[0]}-evaluation")
-
-
 STAGES = 2 + len(RESERVES)
 
 
@@ -116,7 +111,7 @@ def evaluate(
     files: Sequence[str],
     logs: IngestOptions,
     stated: Mapping[str, Any],
-    folder: Path,
+    folder: str | Path | None,
     *,
     watcher: Watcher,
 ) -> Evaluation:
@@ -125,12 +120,12 @@ def evaluate(
     Parameters
     ----------
     form, files, logs
-        As for `ingested`.
+        As for `ingested`; nodes turn idle as a whole.
     stated
         Options of `WORLD` and `PRICES` by flat name; None counts as not stated.
     folder
-        Where all files are written. A stage whose output is there, made of the same inputs with the same options, is
-        not done again.
+        Where all files are written; None: named after the first log, in this folder. A stage whose output is there,
+        made of the same inputs with the same options, is not done again.
     watcher
         Shows progress.
 
@@ -142,6 +137,10 @@ def evaluate(
     with needs("the page of an evaluation", "report"):  # told before hours of work
         import bokeh  # noqa: F401
         import jinja2  # noqa: F401
+    if logs.unit is not None:
+        why = "unit: evaluate is for whole nodes, as logs do not say which units of its nodes a host job takes"
+        raise InputError(why, hint="ingest makes a trace of units, which replay takes")
+    folder = Path(folder or f"{Path(files[0]).name.partition('.')[0]}-evaluation")
     stated = {name: value for name, value in stated.items() if value is not None}
     prices = {name: each.checked(stated.get(name)) for name, each in PRICES.items()}
     if prices["price_per_kwh"] is not None and prices["node_watts"] is None:

@@ -289,6 +289,8 @@ def test_python_does_what_the_command_line_does(
     assert len(found.table) == 12
     with pytest.raises(bft.InputError, match="unknown option 'price'"):
         bft.evaluate("jobs.sacct", price=1)
+    with pytest.raises(bft.InputError, match="unit: evaluate is for whole nodes"):
+        bft.evaluate("no.sacct", unit="gpu", units_per_node=4)
     with pytest.raises(bft.InputError, match="price_per_kwh has no effect"):
         bft.evaluate("jobs.sacct", price_per_kwh=0.3)
 
