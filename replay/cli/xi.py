@@ -57,7 +57,7 @@ def build(files: tuple[str, ...], output: str, force: bool) -> None:
     """Make a xi table from MEASUREMENTS: step times of jobs alone and in pairs, or ratios.
 
     Columns: model_a, batch_a, model_b, batch_b, units; and step_a_s, step_b_s (mean seconds of a step), or xi_a, xi_b.
-    A row without model_b is a solo run. docs/models.md shows examples.
+    A row without model_b is a solo run. docs/models.md has an example.
 
     Such as:
     bft-replay xi build measurements.csv -o xi.csv
