@@ -214,9 +214,7 @@ def main(args: list[str] | None = None) -> None:
         sys.stdout.reconfigure(errors="replace")
     if COMPLETION in os.environ:  # a shell asks what the Tab key may write
         cli.main(prog_name="bft-replay")
-    code = run(sys.argv[1:] if args is None else args)
-    discard_output()  # Python's own flush at the end could change the exit code
-    sys.exit(code)
+    sys.exit(run(sys.argv[1:] if args is None else args))
 
 
 def run(args: list[str]) -> int:
@@ -233,11 +231,12 @@ def run(args: list[str]) -> int:
             say_error("Interrupted.")
             return EXIT_INTERRUPTED
         except BrokenPipeError:  # `| head` closed our output: nobody is left to read it
-            discard_output()
             return 0
         except Exception as error:
             say_error(_told(error))
             return EXIT_BAD_INPUT
+        finally:
+            discard_output()  # Python's own flush at the end could change the exit code
 
 
 def _told(error: Exception) -> str:
@@ -253,7 +252,6 @@ def _told(error: Exception) -> str:
         printing = error.filename is None and error.errno in _CANNOT_WRITE
         place = "standard output cannot be written" if printing else error.filename
         reason = error.strerror or str(error)
-        discard_output()
         return f"Error: {place}: {reason}" if place else f"Error: {reason}"
     # Named only now, so that `--help` need not import what defines them.
     from bft.milp import ProblemError

@@ -167,9 +167,9 @@ def _filled(lines: Lines, figures: Mapping[str, Any]) -> Iterator[tuple[str, str
 
 def headlines(summary: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield label and text of the headline figures of a run; instants are in the time zone of the machine's site."""
-    inputs, zone = summary["inputs"], summary["inputs"]["trace"].get("zone") or "UTC"
+    zone = zone_of(summary)
     metrics = {**summary["metrics"], "zone": zone}
-    generated_load = inputs["jobs"].get("generated_load")
+    generated_load = summary["inputs"]["jobs"].get("generated_load")
     outcome = metrics["outcome"]
     yield "training outcome", f"{outcome:,.0f} samples"
     if metrics.get("bound") is not None:
@@ -226,6 +226,11 @@ def host_lines(host: dict[str, Any]) -> Iterator[tuple[str, str]]:
     yield from _filled(_HOST, host)
     if host["stopped_together"]["max"] is not None:
         yield from _filled(_STOPPED, host["stopped_together"])
+
+
+def zone_of(summary: Mapping[str, Any]) -> str:
+    """The time zone of the machine's site, UTC where the trace states none: for people; tables are UTC."""
+    return summary["inputs"]["trace"].get("zone") or "UTC"
 
 
 def minute(instant: str, zone: str) -> str:

@@ -538,7 +538,7 @@ def compared_runs(
     runs = [read_run(folder) for folder in folders]
     summaries = [run.summary for run in runs]
     labels = list(names) or names_of_runs(folders, summaries)
-    if len({*labels}) != len(folders) or len(labels) != len(folders):
+    if not len({*labels}) == len(labels) == len(folders):
         what = f"--name: expected {len(folders)} different names, one for each run"
         raise InputError(what)
     phrases = different_inputs(labels, summaries)

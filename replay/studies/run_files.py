@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from bft.models import InputError
 from bft.models.errors import MAX_SENTENCE, printable
+from bft.replay.results.headlines import zone_of
 from bft.replay.results.run_directory import (
     ALLOCATIONS,
     HINT,
@@ -118,8 +119,8 @@ class RunFiles:
 
     @property
     def zone(self) -> str:
-        """The time zone of the machine's site, UTC where the trace states none: for people; tables are UTC."""
-        return self.summary["inputs"]["trace"].get("zone") or "UTC"
+        """As `zone_of` has it."""
+        return zone_of(self.summary)
 
     @property
     def window(self) -> tuple[int, int]:
