@@ -6,6 +6,7 @@ The exact programme, the linear models, the check of answers and the bounds read
 from __future__ import annotations
 
 import math
+import threading
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
@@ -19,7 +20,10 @@ import numpy as np
 from bft.milp.jobs import BoolArray, FloatArray, IntArray, ProblemError
 from bft.milp.problem import Pair, Problem
 from bft.milp.tolerances import EQUAL_SLOPES, EQUAL_SUMS
-from bft.milp.values import filled_by
+from bft.milp.values import Pool, filled_by
+
+# How many times what is needed a pool has room for; and who holds it adds to a pool.
+POOLED, FILLING = 8, threading.Lock()
 
 Named = tuple[tuple[int, float], ...]
 """Units and the ratio there, where it differs (`Pair.at_a`)."""
@@ -49,11 +53,6 @@ class Classes(NamedTuple):
     positions: IntArray
     sizes: IntArray
 
-    @property
-    def first(self) -> tuple[int, ...]:
-        """`positions` as Python's numbers."""
-        return tuple(self.positions.tolist())
-
     def members(self) -> list[IntArray]:
         """Positions of the members of each class, ascending."""
         order = np.argsort(self.of, kind="stable")
@@ -68,7 +67,7 @@ def classes_of(problem: Problem) -> Classes:
     if problem.several_kinds or problem.limits or not jobs:
         return Classes(np.arange(jobs), np.arange(jobs), np.ones(jobs, dtype=np.int64))
     like = problem.posed.terms.like[problem.posed.rows]
-    alone, numbers = problem.counts, problem.posed.terms.numbers
+    alone, numbers = problem.counts, len(problem.posed.terms.numbers)
     if problem.pairs or problem.alike:
         alone = alone.copy()
         alone[[j for pair in problem.pairs for j in (pair.a, pair.b)]] = 1
@@ -93,7 +92,9 @@ class Tables:
     ----------
     classes, owner
         The classes, and the class of each table: first a table of each class alone, then those beside partners.
-    values, knots, begin, kept, debt
+    pool, bends, at
+        The values and the knots of `Pool`, and where those of each table are, as `fill` returns it.
+    begin, kept, debt
         As `fill` returns them.
     beside
         What a job that shares now is worth where it keeps what it may beside its partner, by class.
@@ -103,8 +104,9 @@ class Tables:
 
     classes: Classes
     owner: IntArray
-    values: FloatArray
-    knots: IntArray
+    pool: FloatArray
+    bends: IntArray
+    at: IntArray
     begin: IntArray
     kept: IntArray
     debt: float
@@ -115,31 +117,29 @@ class Tables:
     def of_problem(cls, problem: Problem) -> Tables:
         """Fill the tables of a problem."""
         classes, posed = classes_of(problem), problem.posed
+        terms, window = posed.terms, (float(problem.tfwd), problem.stall)
         owner, ways = _alone(len(classes.positions))
         positions = classes.positions
         places: dict[tuple[int, float, Named], int] = {}
         if problem.pairs:
             owner, ways = _beside(problem, classes, places)
             positions = positions[owner]
-        begin = np.empty(len(owner) + 1, np.int64)
-        kept = np.empty(len(owner), np.int64)
-        values, knots, debt = filled_by(problem.value)(
-            *posed.terms.arrays,
-            positions,
-            posed.rows,
-            problem.counts,
-            problem.held_kinds,
-            posed.weight,
-            *ways,
-            problem.capacity,
-            float(problem.tfwd),
-            problem.stall,
-            not (problem.several_kinds or problem.pairs),
-            begin,
-            kept,
-        )
-        if problem.value is not None:
-            knots = _bent(values, knots, begin, [posed[j].name for j in positions])
+        begin, kept = np.empty(len(owner) + 1, np.int64), np.empty(len(owner), np.int64)
+        at = np.empty((len(owner), 5), np.int64)
+        arguments = (
+            *terms.arrays, positions, posed.rows, problem.counts, problem.held_kinds, posed.weight, *ways,
+            problem.capacity, *window, not (problem.several_kinds or problem.pairs),
+        )  # fmt: skip
+        filler = filled_by(problem.value)
+        with FILLING:
+            pool = terms.pools.get((problem.value, *window)) or Pool.of(0, 0)
+            fits, debt = filler(*arguments, *pool, begin, at, kept)
+            if not fits:
+                # The first tables of these jobs may be their last.
+                size = int(begin[-1]) * (POOLED if terms.pools else 1)
+                pool = Pool.of(size, len(terms))
+                terms.pools = {(problem.value, *window): pool}
+                _, debt = filler(*arguments, *pool, begin, at, kept)
         for limit in problem.limits:
             if limit.used(problem.kinds_and_units(kept)[1]) > limit.most:
                 kept[list(limit.jobs)] = 0
@@ -147,11 +147,15 @@ class Tables:
         for pair in problem.pairs:
             for j in (pair.a, pair.b) if pair.shared else ():
                 c = int(classes.of[j])
-                base = begin[places[c, pair.xi(j), pair.named(j)]]
-                worth = values[base + kept[c]]
+                base = at[places[c, pair.xi(j), pair.named(j)], 0]
+                worth = pool.values[base + kept[c]]
                 # If it may not share on what it keeps it may have to stop.
-                beside[c] = float(values[base] if worth == -np.inf else worth)
-        return cls(classes, owner, values, knots, begin, kept, debt, beside, places)
+                beside[c] = float(pool.values[base] if worth == -np.inf else worth)
+        made = cls(
+            classes, owner, pool.values, pool.knots, at, begin, kept, debt, beside, places
+        )  # fmt: skip
+        names = [posed[j].name for j in positions if problem.value is not None]
+        return _bent(made, names) if names else made
 
     def of(self, j: int, pair: Pair | None = None) -> FloatArray:
         """The value table of job j without sharing, or with its partner in `pair`; entry c is that of choice c."""
@@ -160,8 +164,7 @@ class Tables:
 
     def line_of(self, j: int) -> BoolArray:
         """Whether each entry of `of` without sharing lies on the line between its neighbours."""
-        begin, end = self.place(j)
-        return self._line[begin:end]
+        return self.line[slice(*self.place(j))]
 
     def place(self, j: int, pair: Pair | None = None) -> tuple[int, int]:
         """Return where the table of job j, beside its partner in `pair`, begins and ends in `values`."""
@@ -171,19 +174,27 @@ class Tables:
         return int(self.begin[t]), int(self.begin[t + 1])
 
     @cached_property
-    def _line(self) -> BoolArray:
-        return _between(self.values, self.knots)
+    def values(self) -> FloatArray:
+        """All tables, one after another: table t begins at begin[t]."""
+        begins = (self.at[:, 0] - self.begin[:-1]).repeat(np.diff(self.begin))
+        values: FloatArray = self.pool[begins + np.arange(len(begins))]
+        return values
+
+    @cached_property
+    def line(self) -> BoolArray:
+        """Whether each of `values` lies on the line between its neighbours."""
+        line = self.values > -np.inf
+        for base, (_, first, end, *_) in zip(
+            self.begin.tolist(), self.at.tolist(), strict=False
+        ):
+            line[base + self.bends[first:end]] = False
+        return line
 
     @cached_property
     def alone(self) -> list[FloatArray]:
         """The tables of the classes."""
         ends = self.begin[: len(self.classes.positions) + 1].tolist()
         return [self.values[begin:end] for begin, end in pairwise(ends)]
-
-    @cached_property
-    def idle(self) -> FloatArray:
-        """What each job is worth without units: float64, one per job."""
-        return self.values[self.begin[self.classes.of]]
 
     def value(self, choices: IntArray | Sequence[int]) -> float:
         """The value of choices, one per job, correctly rounded: equal ones give equal bits, in any order of jobs."""
@@ -194,7 +205,7 @@ class Tables:
     @cached_property
     def best(self) -> FloatArray:
         """The best value of each class, alone or beside any partner."""
-        highs = self.idle
+        highs = np.empty(0)
         if len(self.owner):
             highs = np.maximum.reduceat(self.values, self.begin[:-1])
         best = highs[: len(self.classes.positions)].copy()
@@ -261,7 +272,7 @@ def _beside(
     problem: Problem, classes: Classes, places: dict[tuple[int, float, Named], int]
 ) -> tuple[IntArray, Ways]:
     """The class of each table, alone or beside partners, and how it runs; `places` gets the numbers of the latter."""
-    of, count = classes.of.tolist(), len(classes.first)
+    of, count = classes.of.tolist(), len(classes.positions)
     now = np.ones(count)
     for pair in problem.pairs:
         for j in (pair.a, pair.b):
@@ -278,16 +289,9 @@ def _beside(
     return owner, (np.column_stack([xi, now[owner]]), ends, listed)
 
 
-def _between(values: FloatArray, knots: IntArray) -> BoolArray:
-    line = values > -np.inf
-    line[knots] = False
-    return line
-
-
-def _bent(
-    values: FloatArray, knots: IntArray, begin: IntArray, names: list[str]
-) -> IntArray:
-    """Refuse what a value function of a user must not return; return the knots, and what it bends between them."""
+def _bent(tables: Tables, names: list[str]) -> Tables:
+    """Refuse what a value function of a user must not return; return the tables with knots where it bends as well."""
+    values, begin, line = tables.values, tables.begin, tables.line
     wrong = ~(values < np.inf)
     wrong[begin[:-1]] |= np.isneginf(values[begin[:-1]])
     if wrong.any():
@@ -301,24 +305,25 @@ def _bent(
     allowed = values > -np.inf
     finite = np.where(allowed, np.abs(values), 0.0)
     largest = np.maximum.reduceat(finite, begin[:-1])
-    line = _between(values, knots)
-    at = np.flatnonzero(line)
+    found = np.flatnonzero(line)
     with np.errstate(invalid="ignore"):
-        bend = np.abs(values[at + 1] - 2 * values[at] + values[at - 1])
-    table = np.searchsorted(begin, at, side="right") - 1
-    line[at] = bend <= EQUAL_SLOPES * largest[table]
-    return np.flatnonzero(allowed & ~line)
+        bend = np.abs(values[found + 1] - 2 * values[found] + values[found - 1])
+    table = np.searchsorted(begin, found, side="right") - 1
+    line[found] = bend <= EQUAL_SLOPES * largest[table]
+    found = np.flatnonzero(allowed & ~line)
+    ends = found.searchsorted(begin)
+    bends = found - begin[:-1].repeat(np.diff(ends))
+    at = np.column_stack([tables.at[:, 0], ends[:-1], ends[1:]])
+    return replace(tables, bends=bends, at=at)
 
 
 def rules_all_out(problem: Problem) -> bool:
     """Whether a value function of a user is -inf for all units that any job could get."""
     if problem.value is None:
         return False
-    tables = tables_of(problem)
-    if np.isfinite(tables.values).sum() > len(tables.owner):
-        return False
-    usual = tables_of(replace(problem, value=None))
-    return bool(np.isfinite(usual.values).sum() > len(usual.owner))
+    given, usual = tables_of(problem), tables_of(replace(problem, value=None))
+    worth, otherwise = (np.isfinite(each.values).sum() for each in (given, usual))
+    return bool(worth <= len(given.owner) and otherwise > len(usual.owner))
 
 
 def tamed(problem: Problem) -> Problem:
@@ -331,15 +336,13 @@ def tamed(problem: Problem) -> Problem:
     tables = tables_of(problem)
     gain, largest = tables.stake
     below = 2.0 * gain + 16.0 * largest or np.inf
-    floors = (tables.best - below)[tables.owner]
-    floor = np.repeat(floors, np.diff(tables.begin))
+    floor = (tables.best - below)[tables.owner].repeat(np.diff(tables.begin))
     low = (tables.values < floor) & (tables.values > -np.inf)
     if not low.any():
         return problem
     other = copy(problem)  # what was checked of this one holds for the other
-    other.__dict__["tables"] = replace(
-        tables, values=np.where(low, floor, tables.values)
-    )
+    other.__dict__["tables"] = raised = replace(tables)
+    raised.__dict__["values"] = np.where(low, floor, tables.values)
     return other
 
 

@@ -9,6 +9,7 @@ from typing import NamedTuple, overload
 import numpy as np
 
 from bft.milp.jobs import MAX_OBJECTIVE, FloatArray, IntArray, Job, ProblemError
+from bft.milp.values import Pool, Value
 
 
 class Arrays(NamedTuple):
@@ -36,13 +37,6 @@ class Arrays(NamedTuple):
     ends: IntArray
 
 
-def _no_rows(kinds: int) -> Arrays:
-    """Arrays of no job."""
-    shape, costs = np.empty((0, kinds), np.int64), np.empty((0, kinds))
-    stretches, ends = np.empty((0, 2), np.int64), np.zeros((1, 2), np.int64)
-    return Arrays(shape, costs, costs, np.empty((0, 3)), stretches, ends)
-
-
 class Terms:
     """The terms of jobs, to which more are added. An interrupt while that happens leaves them as they were.
 
@@ -52,6 +46,10 @@ class Terms:
         What compiled code reads.
     weight, like
         By row: the job's weight, and a number that is equal for jobs of the same shape on each kind.
+    numbers, on_kinds
+        These numbers by the shapes; and by row, the properties of the job on each kind, None where it cannot run.
+    pools
+        The values of these jobs that were computed last, by the function, Tfwd and whether the cost model is `stall`.
 
     Examples
     --------
@@ -63,24 +61,18 @@ class Terms:
     """
 
     def __init__(self, kinds: int = 1) -> None:
-        self.arrays = _no_rows(kinds)
+        shape, costs = np.empty((0, kinds), np.int64), np.empty((0, kinds))
+        stretches, ends = np.empty((0, 2), np.int64), np.zeros((1, 2), np.int64)
+        self.arrays = Arrays(shape, costs, costs, np.empty((0, 3)), stretches, ends)
         self.weight: FloatArray = np.empty(0)
         self.like: IntArray = np.empty(0, np.int64)
-        self._jobs: list[Sequence[Job | None]] = []
+        self.pools: dict[tuple[Value | None, float, bool], Pool] = {}
+        self.on_kinds: list[Sequence[Job | None]] = []
         self._shapes: dict[tuple[object, ...], int] = {}
-        self._numbers: dict[tuple[int, ...], int] = {}
+        self.numbers: dict[tuple[int, ...], int] = {}
 
     def __len__(self) -> int:
         return len(self.arrays.shape)
-
-    @property
-    def numbers(self) -> int:
-        """All of `like` is below this number."""
-        return len(self._numbers)
-
-    def on_kinds(self, row: int) -> Sequence[Job | None]:
-        """The properties of the job in a row on each kind of units, None where it cannot run."""
-        return self._jobs[row]
 
     def extend(self, jobs: Sequence[Sequence[Job | None]]) -> None:
         """Add rows: the properties of each job on each kind of units."""
@@ -104,9 +96,9 @@ class Terms:
         tcup = [[job.tcup if job else 0.0 for job in each] for each in jobs]
         tcdw = [[job.tcdw if job else 0.0 for job in each] for each in jobs]
         weight = [next(filter(None, each)).weight for each in jobs]
-        numbers = self._numbers
+        numbers = self.numbers
         like = [numbers.setdefault(tuple(own), len(numbers)) for own in shapes]
-        self._jobs[before:] = jobs
+        self.on_kinds[before:] = jobs
         self.weight = np.append(self.weight[:before], np.array(weight))
         self.like = np.append(self.like[:before], np.array(like, np.int64))
         if shaped:
@@ -187,6 +179,6 @@ class Rows(Sequence[Job]):
 
     def _job(self, position: int) -> Job:
         """A job as it is now: a copy of it that has its weight now may be posed in its place."""
-        job = next(filter(None, self.terms.on_kinds(int(self.rows[position]))))
+        job = next(filter(None, self.terms.on_kinds[int(self.rows[position])]))
         now = float(self.weight[position])
         return job if job.weight == now else replace(job, weight=now)

@@ -7,10 +7,12 @@ imports Numba, which loads slowly: `fill` is compiled when it is first used.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cache
 from inspect import signature
 from types import FunctionType
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -76,20 +78,49 @@ def check_value(worth: Value) -> None:
         signature(worth).bind(*parameters)
     except (TypeError, ValueError) as error:
         what = f"value: expected a function of {', '.join(parameters)}, as bft.milp.value is"
-        named = getattr(worth, "__name__", repr(worth))
-        raise ProblemError(f"{what}, not {named}: {error}") from None
+        raise ProblemError(
+            f"{what}, not {getattr(worth, '__name__', repr(worth))}: {error}"
+        ) from None
 
 
-Filled = tuple[FloatArray, IntArray, float]
+class Pool(NamedTuple):
+    """Tables of values, to which more are added; none is changed, so that those of earlier problems stand.
+
+    Parameters
+    ----------
+    values, knots
+        Values by choice, -inf where it is not allowed. The allowed choices but those on a straight part of the job's
+        curve, between their neighbours: no count is there where some have ratios of their own. Ascending.
+    used
+        How many of each are used, shape (2,).
+    by_row, weight
+        The latest table of each row in the terms: where its values begin, where its knots begin and end, the units held
+        (-1: none to take), and how many choices; shape (rows, 5). The job's weight.
+    """
+
+    values: FloatArray
+    knots: IntArray
+    used: IntArray
+    by_row: IntArray
+    weight: FloatArray
+
+    @classmethod
+    def of(cls, size: int, rows: int) -> Pool:
+        """A pool for so many values of jobs with so many rows."""
+        return cls(
+            np.empty(size), np.empty(size, np.int64), np.zeros(2, np.int64), np.full((rows, 5), -1), np.empty(rows)
+        )  # fmt: skip
 
 
 def fill(
     shape: IntArray, tcup: FloatArray, tcdw: FloatArray, points: FloatArray, stretches: IntArray, ends: IntArray,
     positions: IntArray, rows: IntArray, held: IntArray, kind: IntArray, weight: FloatArray,
     xi: FloatArray, named_ends: IntArray, named: FloatArray,
-    units: IntArray, tfwd: float, stall: bool, simple: bool, begin: IntArray, kept: IntArray,
-) -> Filled:  # fmt: skip
-    """Fill the tables of some jobs, one after another.
+    units: IntArray, tfwd: float, stall: bool, simple: bool,
+    values: FloatArray, knots: IntArray, used: IntArray, by_row: IntArray, known: FloatArray,
+    begin: IntArray, at: IntArray, kept: IntArray,
+) -> tuple[bool, float]:  # fmt: skip
+    """Fill the tables of some jobs, but those that the pool has.
 
     Parameters
     ----------
@@ -107,129 +138,133 @@ def fill(
     tfwd, stall
         As for `value`.
     simple
-        Whether units are of one kind and nobody may share them: then the debt is told apart.
-    begin, kept
-        Filled with where each table begins, and the end of the last; and with the choice with which each job keeps
-        what it may.
+        Whether units are of one kind and nobody may share them: then the debt is told apart, and a
+        table may be taken from the pool.
+    values, knots, used, by_row, known
+        The pool (`Pool`), of problems with the same `tfwd` and `stall`.
+    begin
+        Filled with how many choices the tables before each have, and all.
+    at
+        Filled with where each table is, as in `by_row`; shape (tables, 5).
+    kept
+        Filled with the choice with which each job keeps what it may.
 
     Returns
     -------
-    values
-        The value of choice c (`Problem`) at begin[t] + c, -inf where it is not allowed.
-    knots
-        The entries of allowed choices but those on a straight part of the job's curve, between their neighbours: no
-        count is there where some have ratios of their own. Ascending.
+    fits
+        Whether the tables fit into the pool; if not only `begin` is filled.
     debt
         What jobs that must shrink pay whatever is decided. It is not in their values, where it would hide differences.
     """
     tables, kinds = len(positions), len(units)
-    before = _begins(shape, stretches, ends, positions, rows, units, begin)
-    debt = 0.0
-    values, filled = np.empty(begin[tables]), 0
-    values[:], knots = -np.inf, np.empty(begin[tables], np.int64)
+    earlier, debt = np.empty(kinds, np.int64), 0.0
+    _begins(shape, stretches, ends, positions, rows, units, begin, earlier)
+    filled, bends = used
+    if filled + begin[tables] > len(values) or len(by_row) < len(shape):
+        return False, debt
     for t in range(tables):
-        j, base = positions[t], begin[t]
+        j = positions[t]
         row, now, own, factor = rows[j], held[j], kind[j], weight[j]
-        alone, first, names = xi[t, 0], named_ends[t], named_ends[t + 1]
+        choices, place, last = begin[t + 1] - begin[t], at[t], by_row[row]
+        if simple and last[3] == now and last[4] == choices and known[row] == factor:
+            kept[t] = now
+            for i in range(5):
+                place[i] = last[i]
+            continue
+        place[0], place[1], table = filled, bends, values[filled : filled + choices]
+        table[:], knots[bends], bends = -np.inf, 0, bends + 1
         while shape[row, own] < 0:
             own += 1
         s = shape[row, own]
         up, down, off = tcup[row, own], tcdw[row, own], points[ends[s, 0], OS]
         keeps, rate = _now(points, stretches, ends, s, now, xi[t, 1])
-        values[base] = value(off, 1.0, rate, 0, now, up, down, weight[j], tfwd, stall)
+        # A literal 0 would have `value` compiled once more.
+        idle = value(off, 1.0, rate, earlier[0], now, up, down, factor, tfwd, stall)
         if simple and keeps < now:
-            debt += values[base]
+            debt += idle
             rate = 0.0
-            values[base] = value(
-                off, 1.0, rate, 0, now, up, down, weight[j], tfwd, stall
-            )
-            debt -= values[base]
-        knots[filled] = base
-        filled += 1
+            idle = value(off, 1.0, rate, earlier[0], now, up, down, factor, tfwd, stall)
+            debt -= idle
+        table[0] = idle
         for k in range(kinds):
             s = shape[row, k]
-            if s < 0:
-                continue
-            has, at = now if k == own else 0, base + before[k]
-            p, end = ends[s, 0], ends[s + 1, 0]
-            up, down = tcup[row, k], tcdw[row, k]
-            for i in range(ends[s, 1], ends[s + 1, 1]):
-                low, high = stretches[i, 0], min(stretches[i, 1], units[k])
-                least = low
-                while least <= high:
-                    while p + 1 < end and points[p + 1, NS] <= least:
-                        p += 1
-                    # The counts from `least` to `last` are on this piece of the curve, those from a to b off its ends.
-                    a, last, b = low + 1, high, high - 1
-                    if points[p, NS] > low:
-                        a = int(np.ceil(points[p, NS])) + 1
-                    if p + 1 < end and points[p + 1, NS] <= high:
-                        last = int(np.ceil(points[p + 1, NS])) - 1
-                        b = int(points[p + 1, NS]) - 1
-                    shift, height, rise = points[p]
-                    # A slice and a count from 0 let the compiler do several at once.
-                    run = values[at + least : at + last + 1]
-                    if alone < np.inf:
-                        for u in range(len(run)):
-                            n = least + u
-                            objective = rise * (n - shift) + height
-                            run[u] = value(
-                                objective, alone, rate, n, has, up, down, factor, tfwd, stall
-                            )  # fmt: skip
-                    for e in range(first, names):
-                        n, ratio = int(named[e, 0]), named[e, 1]
-                        if least <= n <= last:
-                            objective = rise * (n - shift) + height
-                            worth = value(
-                                objective, ratio, rate, n, has, up, down, factor, tfwd, stall
-                            )  # fmt: skip
-                            run[n - least] = worth if ratio < np.inf else -np.inf
-                    # Ratios of their own bend the line.
-                    filled = _add_knots(
-                        knots, filled, run, at, least, a, b if first == names else -1, has
-                    )  # fmt: skip
-                    least = last + 1
-        while keeps and values[base + before[own] + keeps] == -np.inf:
+            if s >= 0:
+                bends = _on_kind(
+                    points[ends[s, 0] : ends[s + 1, 0]], stretches[ends[s, 1] : ends[s + 1, 1]], units[k],
+                    xi[t, 0], named[named_ends[t] : named_ends[t + 1]], rate, now if k == own else 0,
+                    tcup[row, k], tcdw[row, k], factor, tfwd, stall, table, earlier[k], knots, bends,
+                )  # fmt: skip
+        before = earlier[own]
+        while keeps and table[before + keeps] == -np.inf:
             keeps -= 1  # as another `value` may rule it out
-        kept[t] = before[own] + keeps if keeps else 0
-    return values, knots[:filled], debt
+        kept[t] = before + keeps if keeps else 0
+        filled += choices
+        place[2], place[3], place[4] = bends, -1, choices
+        if simple and keeps == now:
+            place[3], known[row] = now, factor
+        for i in range(5):
+            last[i] = place[i]
+    used[0], used[1] = filled, bends
+    return True, debt
 
 
-def _add_knots(
-    knots: IntArray, filled: int, run: FloatArray, at: int, least: int, a: int, b: int, has: int
+def _on_kind(
+    points: FloatArray, stretches: IntArray, units: int, xi: float, named: FloatArray, rate: float, has: int,
+    up: float, down: float, factor: float, tfwd: float, stall: bool,
+    table: FloatArray, at: int, knots: IntArray, filled: int,
 ) -> int:  # fmt: skip
-    """Add the entries of the counts from `least`, but those from a to b that are not beside what the job holds."""
-    n = least
-    while n < least + len(run):
-        if a <= n <= b and abs(n - has) > 1:
-            n = min(b, has - 2) + 1 if n < has else b + 1
-            continue
-        if run[n - least] > -np.inf:
-            knots[filled] = at + n
-            filled += 1
-        n += 1
+    """Fill the choices of units of one kind, from `at`; return how many knots there are now."""
+    p, end = 0, len(points)
+    for i in range(len(stretches)):
+        low, high = stretches[i, 0], min(stretches[i, 1], units)
+        least = low
+        while least <= high:
+            while p + 1 < end and points[p + 1, NS] <= least:
+                p += 1
+            # The counts from `least` to `last` are on this piece of the curve, those from a to b off its ends.
+            a, last, b = low + 1, high, high - 1
+            if points[p, NS] > low:
+                a = math.ceil(points[p, NS]) + 1
+            if p + 1 < end and points[p + 1, NS] <= high:
+                last = math.ceil(points[p + 1, NS]) - 1
+                b = int(points[p + 1, NS]) - 1
+            shift, height, rise = points[p]
+            for n in range(least, last + 1):
+                ratio = xi
+                for e in range(len(named)):
+                    if named[e, 0] == n:
+                        ratio = named[e, 1]
+                if ratio == np.inf:
+                    continue
+                worth = value(
+                    rise * (n - shift) + height, ratio, rate, n, has, up, down, factor, tfwd, stall
+                )  # fmt: skip
+                table[at + n] = worth
+                # Ratios of their own bend the line.
+                bends = not a <= n <= b or abs(n - has) <= 1 or len(named) > 0
+                if bends and worth > -np.inf:
+                    knots[filled] = at + n
+                    filled += 1
+            least = last + 1
     return filled
 
 
 def _begins(
     shape: IntArray, stretches: IntArray, ends: IntArray, positions: IntArray, rows: IntArray, units: IntArray,
-    begin: IntArray,
-) -> IntArray:  # fmt: skip
-    """How many units of earlier kinds there are; `begin` gets where the choices of each table begin."""
-    before = np.empty(len(units), np.int64)
-    earlier = 0
+    begin: IntArray, earlier: IntArray,
+) -> None:  # fmt: skip
+    """Find how many choices the tables before each have, and how many units of earlier kinds there are."""
+    before, begin[0] = 0, 0
     for k in range(len(units)):
-        before[k] = earlier
-        earlier += units[k]
-    begin[0] = 0
+        earlier[k] = before
+        before += units[k]
     for t in range(len(positions)):
         begin[t + 1] = begin[t] + 1
         for k in range(len(units)):
             s = shape[rows[positions[t]], k]
             if s >= 0:
                 most = min(stretches[ends[s + 1, 1] - 1, 1], units[k])
-                begin[t + 1] = begin[t] + before[k] + most + 1
-    return before
+                begin[t + 1] = begin[t] + earlier[k] + most + 1
 
 
 def _now(
@@ -251,23 +286,24 @@ def _now(
 
 
 @cache
-def filled_by(worth: Value | None) -> Callable[..., Filled]:
+def filled_by(worth: Value | None) -> Callable[..., tuple[bool, float]]:
     """`fill` compiled with a value function, None for `value`; only with this one the compiled code is kept on disk."""
     from bft.milp.exact.compiled import compiled
 
     own = compiled(value, keep=False)
-    parts = {each.__name__: compiled(each) for each in (_add_knots, _begins, _now)}
     if worth is None:
         worth = own
     elif isinstance(worth, FunctionType):
         # It may call ours.
-        names = {
+        known = {
             name: own if each is value else each
             for name, each in worth.__globals__.items()
         }
-        python = FunctionType(worth.__code__, names, "worth", None, worth.__closure__)
+        python = FunctionType(worth.__code__, known, "worth", None, worth.__closure__)
         worth = compiled(python, keep=False)
-    names = {**fill.__globals__, **parts, "value": worth}
-    filler = FunctionType(fill.__code__, names, "fill")
-    made: Callable[..., Filled] = compiled(filler, keep=worth is own)
+    names: dict[str, Any] = {**fill.__globals__, "value": worth}
+    for part in (_begins, _now, _on_kind, fill):
+        python = FunctionType(part.__code__, names, part.__name__)
+        names[part.__name__] = compiled(python, keep=worth is own)
+    made: Callable[..., tuple[bool, float]] = names["fill"]
     return made

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from bft.milp import Job, Problem
-from bft.milp.exact.dp import solve_exact
+from bft.milp.exact.dp import optimum
 from bft.milp.tables import Classes, tables_of
 
 FREE_TO_HUGE_S = st.sampled_from([0.0, 1.0, 12.0, 18.0, 119.0, 120.0, 121.0, 1e4])
@@ -49,6 +49,11 @@ def sizes(jmin: int, jmax: int) -> st.SearchStrategy[tuple[int, ...] | None]:
     return st.none() | st.sets(st.integers(max(jmin, 1), jmax)).map(
         lambda counts: tuple(sorted(counts | ends))
     )
+
+
+def solve_exact(problem: Problem) -> tuple[int, ...]:
+    """The counts of the canonical optimum."""
+    return tuple(optimum(problem).counts)
 
 
 @st.composite

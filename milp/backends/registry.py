@@ -53,8 +53,11 @@ def _cbc() -> Availability:
 
 def _highs() -> Availability:
     """HiGHS as bundled with SciPy, through scipy.optimize.milp: a dependency of this package."""
-    licence, limits = "BSD 3-Clause; HiGHS: MIT", "one thread"
-    return Availability(_versions(("scipy", "SciPy")), licence=licence, limits=limits)
+    return Availability(
+        _versions(("scipy", "SciPy")),
+        licence="BSD 3-Clause; HiGHS: MIT",
+        limits="one thread",
+    )
 
 
 def _gurobi() -> Availability:

@@ -58,21 +58,16 @@ def optimum(problem: Problem, time_limit: float | None = None) -> Optimum:
     return Optimum(units, value, value + more, proven, kinds)
 
 
-def solve_exact(problem: Problem) -> tuple[int, ...]:
-    """The counts of the canonical optimum."""
-    return tuple(optimum(problem).counts)
-
-
 def _search(
     tables: Tables, problem: Problem, most_steps: int, stop: NDArray[np.uint8]
 ) -> tuple[bool, IntArray, float, float]:
     """Whether proven, the counts, their value, and how much more another allocation may be worth."""
     of, first, sizes = tables.classes
-    values, knots, begin, kept = tables.values, tables.knots, tables.begin, tables.kept
     held, units = problem.counts[first], problem.units
     counts, worth = np.empty(len(of), np.int64), np.empty(len(of))
     proven, filled, more = compiled_kernel().search(
-        of, sizes, begin, values, knots, held, kept, units, most_steps, stop, counts, worth
+        of, sizes, tables.begin, tables.pool, tables.bends, tables.at, held, tables.kept, units, most_steps, stop,
+        counts, worth,
     )  # fmt: skip
     value = math.fsum(worth[:filled].tolist()) + tables.debt
     return proven, counts, value, more
@@ -97,18 +92,19 @@ def share_units(
     if not tables:
         return ()
     offsets = np.concatenate([[0], np.cumsum([len(table) for table in tables])])
-    allowed = [
+    may = [
         now if now < len(table) and table[now] > -np.inf else 0
         for table, now in zip(tables, current, strict=True)
     ]
-    kept = np.array(allowed, dtype=np.int64) * (sum(allowed) <= units)
-    one = np.ones(len(tables), dtype=np.int64)
-    values = np.concatenate(tables)
-    knots = np.flatnonzero(values > -np.inf)
-    of, held = np.arange(len(tables)), np.asarray(current)
+    kept = np.array(may, dtype=np.int64) * (sum(may) <= units)
+    allowed = [np.flatnonzero(table > -np.inf) for table in tables]
+    ends = np.cumsum([0, *map(len, allowed)])
+    at = np.column_stack([offsets[:-1], ends[:-1], ends[1:]])
+    of, held, one = np.arange(len(tables)), np.asarray(current), np.ones_like(current)
     flag, counts, worth = np.zeros(1, np.uint8), np.empty_like(of), np.empty(len(of))
     compiled_kernel().search(
-        of, one, offsets, values, knots, held, kept, units, NO_LIMIT, flag, counts, worth
+        of, one, offsets, np.concatenate(tables), np.concatenate(allowed), at, held, kept, units, NO_LIMIT, flag,
+        counts, worth,
     )  # fmt: skip
     return tuple(counts.tolist())
 

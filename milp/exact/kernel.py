@@ -25,6 +25,8 @@ stale.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -34,6 +36,7 @@ from bft.milp.tolerances import CHARGE_QUANTA, EQUAL_SUMS, SCORE_BITS
 
 # The quanta that a changed job is charged, as compiled code wants them.
 CHARGE = np.int64(CHARGE_QUANTA)
+NONE = np.int64(0)
 # Larger than any loss that matters; two of them can be added without overflow.
 NEVER = np.int64(2**62 - 1)
 # The first bound on the loss, as a part of that of the first allocation, and the factor to the next bound.
@@ -42,7 +45,7 @@ Stop = NDArray[np.uint8]
 
 
 @compiled
-def _filled(length: int, number: int | np.int64) -> IntArray:
+def _filled(length: int, number: np.int64) -> IntArray:
     """An array of one number; NumPy's own take longer to compile."""
     array = np.empty(length, np.int64)
     array[:] = number
@@ -50,9 +53,10 @@ def _filled(length: int, number: int | np.int64) -> IntArray:
 
 
 @compiled
-def scores(
+def _scores(
     values: FloatArray,
     knots: IntArray,
+    at: IntArray,
     offsets: IntArray,
     held: IntArray,
     kept: IntArray,
@@ -70,203 +74,216 @@ def scores(
     score, slope
         Of each corner its score, and what each count up to the next corner adds; -NEVER where none of these may matter.
     """
-    ends = _filled(len(sizes) + 1, 0)
+    ends = _filled(len(sizes) + 1, NONE)
     best, floor = np.empty(len(sizes)), np.empty(len(sizes))
-    quantum = _stakes(values, knots, offsets, kept, sizes, ends, best, floor)
+    quantum, most = _stakes(values, knots, at, kept, sizes, best, floor)
     per = 1.0 / quantum  # exact, as it is a power of two
-    most = 2 * len(knots)
     corners, score = np.empty(most, np.int64), np.empty(most, np.int64)
-    slope, filled, begin = _filled(most, -NEVER), 0, 0
+    slope, filled = _filled(most, -NEVER), 0
     for c in range(len(sizes)):
-        before = offsets[c]
-        for k in knots[begin : ends[c + 1]]:
-            if values[k] >= floor[c]:
-                joined = k > before + 1 and values[k - 1] > -np.inf
-                if joined and values[before] < floor[c]:
+        table, base = values[at[c, 0] :], offsets[c]
+        high, least, now = best[c], floor[c], held[c]
+        before, under, last, below = 0, high, 0, CHARGE
+        for k in knots[at[c, 1] : at[c, 2]]:
+            worth = table[k]
+            if worth >= least:
+                joined = k > before + 1 and table[k - 1] > -np.inf
+                if joined and under < least:
                     # Of the line between two knots only the end matters.
-                    rise = (values[k] - values[before]) / (k - before)
-                    first = max(before + 1, k - int((values[k] - floor[c]) / rise))
-                    worth = values[k] - rise * (k - first) - best[c]
-                    joined = first < k
+                    rise = (worth - under) / (k - before)
+                    last = max(before + 1, k - int((worth - least) / rise))
+                    joined = last < k
                     if joined:
-                        corners[filled] = first
-                        score[filled] = np.int64(np.rint(worth * per)) - CHARGE
+                        below = round((worth - rise * (k - last) - high) * per) - CHARGE
+                        corners[filled], score[filled] = base + last, below
                         filled += 1
-                corners[filled] = k
-                score[filled] = np.int64(np.rint((values[k] - best[c]) * per))
-                score[filled] -= CHARGE * (k - offsets[c] != held[c])
+                level = round((worth - high) * per) - CHARGE * (k != now)
+                corners[filled], score[filled] = base + k, level
                 if joined:
-                    more = score[filled] - score[filled - 1]
-                    slope[filled - 1] = more // (k - corners[filled - 1])
+                    slope[filled - 1] = (level - below) // (k - last)
                 filled += 1
-            before = k
-        begin = ends[c + 1]
+                last, below = k, level
+            before, under = k, worth
         ends[c + 1] = filled
     return quantum, corners, ends, score, slope
 
 
 @compiled
 def _stakes(
-    values: FloatArray, knots: IntArray, offsets: IntArray, kept: IntArray, sizes: IntArray,
-    ends: IntArray, best: FloatArray, floor: FloatArray,
-) -> float:  # fmt: skip
-    """Find where the knots of each class end, its best value, and the least that may matter; return the quantum."""
-    i, stake, largest = 0, 0.0, 0.0
+    values: FloatArray, knots: IntArray, at: IntArray, kept: IntArray, sizes: IntArray,
+    best: FloatArray, floor: FloatArray,
+) -> tuple[float, int]:  # fmt: skip
+    """Find the best value of each class, and the least that may matter; return the quantum, and a number of corners."""
+    stake, largest, at_stake = 0.0, 0.0, 0.0
     for c in range(len(sizes)):
-        best[c] = values[offsets[c]]
-        while i < len(knots) and knots[i] < offsets[c + 1]:
-            best[c] = max(best[c], values[knots[i]])
-            i += 1
-        ends[c + 1] = i
-        keep = values[offsets[c] + kept[c]]
-        stake += (best[c] - keep) * sizes[c]
-        largest = max(largest, abs(best[c]), abs(keep))
+        table = values[at[c, 0] :]
+        high, keep = table[0], table[kept[c]]
+        for k in knots[at[c, 1] : at[c, 2]]:
+            high = max(high, table[k])
+        best[c] = high
+        stake += (high - keep) * sizes[c]
+        largest = max(largest, max(abs(high), abs(keep)))
     # No optimum has what is worth less.
-    slack = EQUAL_SUMS * (stake + largest)
-    at_stake = 0.0
+    slack, most = EQUAL_SUMS * (stake + largest), 0
     for c in range(len(sizes)):
-        floor[c] = best[c] - stake - slack
-        worst = best[c]
-        for k in knots[ends[c] : ends[c + 1]]:
-            if floor[c] <= values[k] < worst:
-                worst = values[k]
-        at_stake += (best[c] - worst) * sizes[c]
+        table, high = values[at[c, 0] :], best[c]
+        least, worst = high - stake - slack, high
+        for k in knots[at[c, 1] : at[c, 2]]:
+            worth = table[k]
+            if least <= worth < worst:
+                worst = worth
+            most += 2
+        floor[c] = least
+        at_stake += (high - worst) * sizes[c]
         largest = max(largest, abs(worst))
     at_stake = max(at_stake, largest)
-    exponent = int(np.ceil(np.log2(at_stake))) if at_stake > 0 else 0
-    return 2.0 ** max(exponent - SCORE_BITS, -1000)
+    half, exponent = math.frexp(at_stake)
+    return math.ldexp(1.0, max(exponent - (half == 0.5) - SCORE_BITS, -1000)), most
 
 
 @compiled
 def _price_of(
     corners: IntArray, ends: IntArray, score: IntArray, slope: IntArray, offsets: IntArray, sizes: IntArray,
     capacity: int,
-) -> int:  # fmt: skip
-    """The slope of the concave hulls at which so many units run out, 0 where all can have what they want."""
+) -> tuple[int, int]:  # fmt: skip
+    """The slope of the concave hulls at which so many units run out, 0 where all can have what they want.
+
+    And how many units are left where all have the fewest that may matter.
+    """
     # Of each segment of a hull the corner where it begins, what each unit raises the score by, and the units.
     most = ends[len(sizes)]
     begin, rise = np.empty(most, np.int64), np.empty(most, np.int64)
     step = np.empty(most, np.int64)
-    filled, left, highest = 0, capacity, np.int64(0)
+    filled, left, highest = 0, capacity, 0
     for c in range(len(sizes)):
-        last, hull = ends[c], filled
-        left -= (corners[last] - offsets[c]) * sizes[c]
+        last, hull, size = ends[c], filled, sizes[c]
+        k, level = corners[last], score[last]
+        left -= (k - offsets[c]) * size
         for i in range(last + 1, ends[c + 1]):
-            if score[i] <= score[last]:
+            to, height, more = corners[i], score[i], slope[i - 1]
+            if height <= level:
                 continue
-            more = slope[i - 1]
             if last < i - 1 or more == -NEVER:
-                more = (score[i] - score[last]) // (corners[i] - corners[last])
+                more = (height - level) // (to - k)
             while filled > hull and rise[filled - 1] <= more:
                 filled -= 1
                 last = begin[filled]
-                more = (score[i] - score[last]) // (corners[i] - corners[last])
-            begin[filled], rise[filled] = last, more
-            step[filled] = (corners[i] - corners[last]) * sizes[c]
+                k, level = corners[last], score[last]
+                more = (height - level) // (to - k)
+            begin[filled], rise[filled], step[filled] = last, more, (to - k) * size
             filled += 1
-            last = i
+            last, k, level = i, to, height
         if filled > hull:
             highest = max(highest, rise[hull])
     # The highest price at which more units are wanted than there are. It is one of the rises, or 0.
-    price, above = np.int64(0), highest + 1
+    price, above = 0, highest + 1
     while above - price > 1:
         middle = (price + above) // 2
         wanted, higher, lower = 0, highest, price
         for i in range(filled):
-            if rise[i] >= middle:
+            more = rise[i]
+            if more >= middle:
                 wanted += step[i]
-                higher = min(higher, rise[i])
+                higher = min(higher, more)
             else:
-                lower = max(lower, rise[i])
+                lower = max(lower, more)
         if wanted > left:
             price = higher
         else:
             above = lower + 1
-    return int(price)
+    return price, left
 
 
 @compiled
 def _losses(
-    corners: IntArray, ends: IntArray, score: IntArray, slope: IntArray, offsets: IntArray, price: int, capacity: int,
-    sizes: IntArray,
+    corners: IntArray, ends: IntArray, score: IntArray, slope: IntArray, offsets: IntArray, price: int, room: int,
+    kept: IntArray,
 ) -> tuple[IntArray, IntArray]:  # fmt: skip
-    """What choices at corners lose at a price of a unit.
+    """What choices at corners lose at a price of a unit; a class may have `room` units more than at its first corner.
 
     Between two corners losses rise or fall evenly (`_spread`), so extremes are at corners or beside them.
 
     Returns
     -------
-    loss
-        Loss of each choice at a corner, >= 0; NEVER elsewhere, and beyond what others leave.
+    lost
+        Loss at each corner, >= 0; NEVER beyond what others leave.
     free
-        The least and the most units without loss of each class, the least loss of more and of fewer, and the most that
-        others leave: int64 of shape (classes, 5).
+        The least and the most units without loss of each class, the least loss of more and of fewer, the most that
+        others leave, the loss where it keeps what it has, and the least bound within which it has several choices:
+        int64 of shape (classes, 7).
     """
-    loss = _filled(offsets[len(sizes)], NEVER)
-    free = np.empty((len(sizes), 5), np.int64)
-    room = capacity
-    for c in range(len(sizes)):
-        room -= (corners[ends[c]] - offsets[c]) * sizes[c]
-    for c in range(len(sizes)):
-        least, most = corners[ends[c]], min(offsets[c + 1] - 1, corners[ends[c]] + room)
-        last, best, farthest = ends[c], -NEVER, -NEVER
-        while last < ends[c + 1] and corners[last] <= most:
-            best = max(best, score[last] - price * (corners[last] - least))
+    lost = _filled(len(corners), NEVER)
+    free = np.empty((len(kept), 7), np.int64)
+    for c in range(len(kept)):
+        base, first, end = offsets[c], ends[c], ends[c + 1]
+        least = corners[first]
+        most, keeps = min(offsets[c + 1] - 1, least + room), base + kept[c]
+        # First how much each corner is better than none at this price.
+        last, best, farthest = first, -NEVER, -NEVER
+        while last < end and corners[last] <= most:
+            gain = score[last] - price * (corners[last] - least)
+            lost[last], best = gain, max(best, gain)
             last += 1
         if slope[last - 1] > -NEVER:
             # `most` lies between two corners.
-            farthest = score[last - 1] + slope[last - 1] * (most - corners[last - 1])
-            farthest -= price * (most - least)
+            farthest = lost[last - 1] + (slope[last - 1] - price) * (
+                most - corners[last - 1]
+            )
             best = max(best, farthest)
         # The first and the last corner without loss; the least losses of fewer and of more units.
         low, high, below, above = last, last, NEVER, NEVER
-        for i in range(ends[c], last):
-            lost = best - (score[i] - price * (corners[i] - least))
-            loss[corners[i]] = lost
-            if lost:
-                above = min(above, lost)
+        for i in range(first, last):
+            loss = best - lost[i]
+            lost[i] = loss
+            if corners[i] == keeps:
+                free[c, 5] = loss
+            if loss:
+                above = min(above, loss)
                 continue
             if low == last:
                 low, below = i, above
             high, above = i, NEVER
+        fewest = largest = most
+        if low < last:
+            fewest = corners[low]
         if farthest == best:
-            if low == last:
-                fewest, below = most, above
-            else:
-                fewest = corners[low]
-            largest, above = most, NEVER
+            below, above = (above if low == last else below), NEVER
         else:
-            fewest, largest = corners[low], corners[high]
+            largest, rise = corners[high], slope[high]
             if farthest > -NEVER:
                 above = min(above, best - farthest)
-            if slope[high] > -NEVER and largest < most:
-                above = min(above, price - slope[high])
-        if low > ends[c] and slope[low - 1] > -NEVER:
-            k, fall = corners[low - 1], price - slope[low - 1]
-            below = min(below, loss[k] + fall * (fewest - 1 - k))
-        free[c, 0], free[c, 1] = fewest - offsets[c], largest - offsets[c]
-        free[c, 2], free[c, 3], free[c, 4] = above, below, most - offsets[c]
-    return loss, free
+            if rise > -NEVER and largest < most:
+                above = min(above, price - rise)
+        if low > first and slope[low - 1] > -NEVER:
+            fall = price - slope[low - 1]
+            below = min(below, lost[low - 1] + fall * (fewest - 1 - corners[low - 1]))
+        free[c, 0], free[c, 1], free[c, 2] = fewest - base, largest - base, above
+        free[c, 3], free[c, 4] = below, most - base
+        free[c, 6] = min(above, below) if fewest == largest else 0
+    return lost, free
 
 
 @compiled
 def _spread(
-    corners: IntArray, ends: IntArray, slope: IntArray, offsets: IntArray, price: int, free: IntArray, bound: int,
-    loss: IntArray,
+    corners: IntArray, ends: IntArray, lost: IntArray, slope: IntArray, offsets: IntArray, price: int, free: IntArray,
+    bound: int, loss: IntArray,
 ) -> None:  # fmt: skip
-    """Write the losses between corners, of classes of which several choices lose at most `bound`."""
+    """Write the losses of all choices of the classes of which several lose at most `bound`."""
     for c in range(len(free)):
-        if free[c, 0] == free[c, 1] and bound < min(free[c, 2], free[c, 3]):
+        if bound < free[c, 6]:
             continue
-        after = offsets[c] + free[c, 4] + 1
+        base = offsets[c]
+        table = loss[base : base + free[c, 4] + 1]
+        loss[base : offsets[c + 1]] = NEVER
         for i in range(ends[c], ends[c + 1]):
-            if slope[i] == -NEVER or corners[i] >= after:
-                continue
-            first, fall = loss[corners[i]], price - slope[i]
-            # A slice and a count from 0 let the compiler do several at once.
-            between = loss[corners[i] + 1 : min(corners[i + 1], after)]
-            for u in range(len(between)):
-                between[u] = first + fall * (u + 1)
+            k, here = corners[i] - base, lost[i]
+            if k >= len(table):
+                break
+            table[k] = here
+            if slope[i] > -NEVER:
+                fall = price - slope[i]
+                for n in range(k + 1, min(corners[i + 1] - base, len(table))):
+                    table[n] = here + fall * (n - k)
 
 
 @compiled
@@ -288,23 +305,27 @@ def _start(
     left = capacity
     lost = price * capacity  # where all keep
     for j in range(len(of)):
-        c, base, keeps = of[j], offsets[of[j]], kept[of[j]]
-        n = free[c, 0] if slack < free[c, 3] else 0
-        while loss[base + n] > slack:
-            n += 1
+        c = of[j]
+        n = free[c, 0]
+        if slack >= free[c, 3]:
+            n = 0
+            while loss[offsets[c] + n] > slack:
+                n += 1
         counts[j] = n
         left -= n
-        lost += loss[base + keeps] - price * keeps
+        lost += free[c, 5] - price * kept[c]
     total = price * left
     for j in range(len(of)):
-        c, base = of[j], offsets[of[j]]
+        c, least = of[j], counts[j]
+        if slack < free[c, 6]:
+            continue
+        base = offsets[c]
         most = free[c, 1] if slack < free[c, 2] else offsets[c + 1] - 1 - base
-        most = max(counts[j], min(most, counts[j] + left))
+        most = max(least, min(most, least + left))
         while loss[base + most] > slack:
             most -= 1
-        more = most - counts[j]
-        left -= more
-        total += loss[base + most] - price * more
+        left -= most - least
+        total += loss[base + most] - price * (most - least)
         counts[j] = most
     if left < 0 or lost < total:
         for j in range(len(of)):
@@ -314,54 +335,37 @@ def _start(
 
 
 @compiled
-def _narrowed(
-    loss: IntArray, base: int, low: int, high: int, bound: int
-) -> tuple[int, int]:
-    """The range of choices from low to high without those at its ends that lose more than `bound`."""
-    while loss[base + low] > bound:
-        low += 1
-    while loss[base + high] > bound:
-        high -= 1
-    return low, high
-
-
-@compiled
 def _within(
     of: IntArray, offsets: IntArray, loss: IntArray, free: IntArray, sizes: IntArray, price: int, capacity: int,
     bound: int, most_steps: int, stop: Stop, counts: IntArray,
 ) -> int:  # fmt: skip
     """Write the canonical allocation of least loss to `counts` if it loses at most `bound`: 1; 0: none; -1: stopped."""
-    jobs, rank = len(of), _filled(len(sizes), 0)
-    # Canonical allocations give units to first members: how many of these may have more than what is without loss, and
-    # from which on they may have less.
-    more, fewer = np.empty(len(sizes), np.int64), np.empty(len(sizes), np.int64)
-    for c in range(len(sizes)):
-        if free[c, 0] == free[c, 1] and bound < min(free[c, 2], free[c, 3]):
-            rank[c] = -1  # all have the same
-        else:
-            more[c] = bound // free[c, 2]
-            fewer[c] = sizes[c] - bound // free[c, 3]
-    # The fewest units of each job; the jobs that have several choices, and the least and most units of these.
+    jobs, rank = len(of), _filled(len(sizes), NONE)
+    # The fewest units of each job; the jobs that have several choices, and the most units of these.
     fewest, undecided = np.empty(jobs, np.int64), np.empty(jobs, np.int64)
-    span, several = np.empty((jobs, 2), np.int64), 0
+    largest, several = np.empty(jobs, np.int64), 0
     left, steps, low_sum, high_sum = capacity, 0, 0, 0
     for j in range(jobs):
         c = of[j]
-        if rank[c] < 0:
-            fewest[j] = free[c, 0]
-            left -= free[c, 0]
-            continue
-        base, member = offsets[c], rank[c]
-        rank[c] += 1
-        low = 0 if member >= fewer[c] else free[c, 0]
-        high = offsets[c + 1] - 1 - base if member < more[c] else free[c, 1]
-        low, high = _narrowed(loss, base, low, high, bound)
+        low, high = free[c, 0], free[c, 1]
+        if bound >= free[c, 6]:
+            base, member = offsets[c], rank[c]
+            rank[c] = member + 1
+            # Canonical allocations give units to first members: only so many of these may have more than what is
+            # without loss, and only so many of the last may have less.
+            if member >= sizes[c] - bound // free[c, 3]:
+                low = 0
+            if member < bound // free[c, 2]:
+                high = offsets[c + 1] - 1 - base
+            while loss[base + low] > bound:
+                low += 1
+            while loss[base + high] > bound:
+                high -= 1
         fewest[j] = low
         if low == high:
             left -= low
             continue
-        undecided[several] = j
-        span[several, 0], span[several, 1] = low, high
+        undecided[several], largest[several] = j, high
         several += 1
         low_sum += low
         high_sum += high
@@ -374,11 +378,12 @@ def _within(
     least = _filled(left + 1, NEVER)
     for u in range(max(0, left - high_sum), left - low_sum + 1):
         least[u] = price * u
-    chosen = np.empty((several, left + 1), np.int32)
+    chosen = np.empty((several, left + 1), np.int64)
     for i in range(several):
         if stop[0]:
             return -1
-        base, low, high = offsets[of[undecided[i]]], span[i, 0], span[i, 1]
+        j, high = undecided[i], largest[i]
+        base, low = offsets[of[j]], fewest[j]
         low_sum -= low
         high_sum -= high
         begin, end = max(0, left - high_sum), left - low_sum
@@ -387,8 +392,9 @@ def _within(
             lost = loss[base + n]
             if lost <= bound:
                 for u in range(max(begin, n), end + 1):
-                    if least[u - n] <= bound and least[u - n] + lost < after[u]:
-                        after[u] = least[u - n] + lost
+                    so_far = least[u - n]
+                    if so_far <= bound and so_far + lost < after[u]:
+                        after[u] = so_far + lost
                         chosen[i, u] = n
         least = after
     if least[left] > bound:
@@ -396,21 +402,22 @@ def _within(
     for j in range(jobs):
         counts[j] = fewest[j]
     for i in range(several - 1, -1, -1):
-        counts[undecided[i]] = chosen[i, left]
-        left -= chosen[i, left]
+        n = chosen[i, left]
+        counts[undecided[i]] = n
+        left -= n
     return 1
 
 
 @compiled
 def search(
-    of: IntArray, sizes: IntArray, offsets: IntArray, values: FloatArray, knots: IntArray, held: IntArray,
-    kept: IntArray, capacity: int, most_steps: int, stop: Stop, counts: IntArray, worth: FloatArray,
+    of: IntArray, sizes: IntArray, offsets: IntArray, values: FloatArray, knots: IntArray, at: IntArray,
+    held: IntArray, kept: IntArray, capacity: int, most_steps: int, stop: Stop, counts: IntArray, worth: FloatArray,
 ) -> tuple[bool, int, float]:  # fmt: skip
     """Find the canonical allocation, or one of little loss where it cannot be proven.
 
     Parameters
     ----------
-    of, sizes, offsets, values, knots, held, kept
+    of, sizes, offsets, values, knots, at, held, kept
         The classes and their tables (`Classes`, `Tables`), and the units that the jobs of each hold.
     capacity, most_steps, stop
         Idle units; the search ends unproven after so many steps, or when `stop` is set.
@@ -422,18 +429,18 @@ def search(
     proven, filled, more
         Whether it is proven, how many values there are, and how much more another allocation may be worth.
     """
-    quantum, corners, ends, score, slope = scores(
-        values, knots, offsets, held, kept, sizes
+    quantum, corners, ends, score, slope = _scores(
+        values, knots, at, offsets, held, kept, sizes
     )
-    price = _price_of(corners, ends, score, slope, offsets, sizes, capacity)
-    loss, free = _losses(corners, ends, score, slope, offsets, price, capacity, sizes)
-    slack = max(capacity, 1)
-    _spread(corners, ends, slope, offsets, price, free, slack, loss)
+    price, room = _price_of(corners, ends, score, slope, offsets, sizes, capacity)
+    lost, free = _losses(corners, ends, score, slope, offsets, price, room, kept)
+    slack, loss = max(capacity, 1), np.empty(offsets[len(sizes)], np.int64)
+    _spread(corners, ends, lost, slope, offsets, price, free, slack, loss)
     total = _start(of, offsets, loss, free, kept, price, capacity, slack, counts)
     bound = total if total <= capacity * FIRST else total // FIRST
     excluded, found = 0, 0
     while True:
-        _spread(corners, ends, slope, offsets, price, free, bound, loss)
+        _spread(corners, ends, lost, slope, offsets, price, free, bound, loss)
         found = _within(
             of, offsets, loss, free, sizes, price, capacity, bound, most_steps, stop, counts
         )  # fmt: skip
@@ -443,7 +450,7 @@ def search(
         bound = total if total < 2 * WIDEN * bound else bound * WIDEN
     filled = 0
     for j in range(len(of)):
-        worth[filled] = values[offsets[of[j]] + counts[j]]
+        worth[filled] = values[at[of[j], 0] + counts[j]]
         filled += worth[filled] != 0.0
     more = quantum * (total - excluded + len(of) * (CHARGE + capacity))
     return found > 0, filled, 0.0 if found > 0 else more
@@ -466,7 +473,7 @@ def group(
     """
     jobs, found = len(like), 0
     # Of the classes of one `like`, which differ by terms: the latest, and the one before each.
-    latest, before = _filled(numbers, -1), np.empty(jobs, np.int64)
+    latest, before = _filled(numbers, ~NONE), np.empty(jobs, np.int64)
     for j in range(jobs):
         c = -1 if alone[j] else latest[like[j]]
         while c >= 0:

@@ -126,7 +126,7 @@ class Items:
         self.classes: Classes = self._tables.classes
         self._class_of: list[int] = self.classes.of.tolist()
         self.sizes: list[int] = self.classes.sizes.tolist()
-        self._alone = [self._tables.of(j) for j in self.classes.first]
+        self._alone = [self._tables.of(j) for j in self.classes.positions.tolist()]
         self._off = [float(table[0]) for table in self._alone]
         self.base = math.fsum(
             size * off for size, off in zip(self.sizes, self._off, strict=True)
@@ -156,7 +156,7 @@ class Items:
 
     def _solos(self) -> Iterable[Item]:
         """Yield the items of one job, by its variants."""
-        for c, j in enumerate(self.classes.first):
+        for c, j in enumerate(self.classes.positions.tolist()):
             gains = self._alone[c] - self._off[c]
             gains[0] = -np.inf
             rows: tuple[int, ...] = ()
@@ -270,7 +270,7 @@ class Items:
         """Return the units that the jobs of an item hold now, if they are together now as in it."""
         current, pair = self.problem.current, item.pair
         if pair is None:
-            return current[self.classes.first[item.classes[0]]]
+            return current[int(self.classes.positions[item.classes[0]])]
         if not pair.shared:
             return 0
         return current[pair.a] + current[pair.b] - pair.shared

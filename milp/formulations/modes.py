@@ -220,7 +220,7 @@ def build(problem: Problem, known: float | None = None) -> Formulated:
     left = problem.capacity.tolist()
     # Of each class its runs on each kind; a number: the units of each member, if only one count is possible.
     items: list[dict[int, Chosen] | int] = []
-    for j, members, table in zip(classes.first, sizes, worth, strict=True):
+    for j, members, table in zip(classes.positions.tolist(), sizes, worth, strict=True):
         if pruned and np.count_nonzero(table > -np.inf) == 1:
             count = int(table.argmax())
             items.append(count)
@@ -250,7 +250,9 @@ def build(problem: Problem, known: float | None = None) -> Formulated:
     def decode(x: FloatArray) -> tuple[int, ...]:
         given = [
             iter(_choices(problem, j, item, x, members))
-            for j, item, members in zip(classes.first, items, sizes, strict=True)
+            for j, item, members in zip(
+                classes.positions.tolist(), items, sizes, strict=True
+            )
         ]
         return tuple(next(given[c]) for c in classes.of.tolist())
 

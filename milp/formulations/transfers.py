@@ -225,7 +225,7 @@ def value_of(problem: Problem, counts: Sequence[int], shares: Shares) -> float:
         if units
         for j in pair
     }
-    worth = tables.idle != 0.0
+    worth = tables.values[tables.begin[tables.classes.of]] != 0.0
     worth |= np.array(counts, dtype=np.int64) != 0
     worth[list(problem.holders)] = True
     total = tables.debt

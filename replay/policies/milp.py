@@ -55,14 +55,9 @@ class Weights:
         self._table, self._asked_ns = table, 0
         self._now, self._until_ns = np.empty(0), np.empty(0, np.int64)
 
-    @property
-    def changing(self) -> bool:
-        """Whether weights change with time."""
-        return bool(self.objective.factors) or self.deadline_boost > 1.0
-
     def now(self, state: State) -> NDArray[np.float64] | None:
         """The weights of the jobs in play, None where they are those of the jobs."""
-        if not self.changing:
+        if not self.objective.factors and self.deadline_boost == 1.0:
             return None
         rows, now_ns = state.jobs.rows, state.time_ns
         if (

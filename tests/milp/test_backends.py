@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from drawing import examples
 from hypothesis import given
-from strategies import magnitude, problems, worth_of
+from strategies import magnitude, problems, solve_exact, worth_of
 
 from bft.milp import (
     Backend,
@@ -27,7 +27,6 @@ from bft.milp.backends.process import SolverFailure
 from bft.milp.backends.registry import EXACT, able, describe, listed
 from bft.milp.backends.registry import SOLVERS as OURS
 from bft.milp.backends.worker import dispatch, resident_bytes
-from bft.milp.exact.dp import solve_exact
 from bft.milp.formulations import modes, node
 from bft.replay.policies.solver import BACKENDS
 

@@ -11,7 +11,7 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import magnitude, problems
+from strategies import magnitude, problems, solve_exact
 
 from bft.milp import (
     Job,
@@ -19,11 +19,11 @@ from bft.milp import (
     Pair,
     Problem,
     ProblemError,
+    Rows,
     SolverProcess,
     solve,
     value,
 )
-from bft.milp.exact.dp import solve_exact
 from bft.milp.exact.kinds import kinds_optimum
 from bft.milp.tables import complaint, tables_of
 
@@ -164,3 +164,46 @@ def test_who_holds_more_than_a_limit_allows_may_have_to_stop() -> None:
     problem = Problem(8, 10.0, jobs, (4, 4), limits=(Limit(6, {0: 1, 1: 1}),))
     for backend in ("exact", "cbc"):
         assert solve(problem, backend=backend).counts == (4, 0)
+
+
+@examples(60)
+@given(
+    problems(max_jobs=5, max_units=9).filter(lambda one: len(one.jobs) > 1), st.data()
+)
+def test_decisions_that_follow_each_other_are_those_of_problems_made_anew(
+    problem: Problem, data: st.DataObject
+) -> None:
+    posed, current = problem.posed, np.array(problem.current)
+    seen = []
+    for _ in range(data.draw(st.integers(2, 7))):
+        # Mostly one thing is another than before.
+        j = data.draw(st.integers(0, len(current) - 1))
+        current[j] = data.draw(st.integers(0, int(current[j]) + 1))
+        units = int(current.sum()) + data.draw(st.integers(0, 2))
+        weight = posed.terms.weight.copy()
+        weight[0] *= data.draw(st.sampled_from([1.0, 1.0, 2.0]))
+        some = np.sort(
+            data.draw(st.permutations(range(len(current))))[
+                data.draw(st.integers(0, 1)) :
+            ]
+        )
+        one = Problem(
+            units,
+            problem.tfwd * data.draw(st.sampled_from([1.0, 1.0, 1.0, 3.0])),
+            Rows(posed.terms, some, weight[some]),
+            tuple(current[some].tolist()),
+            data.draw(st.sampled_from([problem.cost_model] * 3 + ["stall"])),
+            value=data.draw(st.sampled_from([None, None, None, odd])),
+        )
+        if len(some) == len(current):
+            pairs = [(), (), (Pair(0, 1, 1.2, 1.5),)]
+            one = replace(one, pairs=data.draw(st.sampled_from(pairs)))
+        anew = replace(one, jobs=tuple(one.jobs))
+        seen.append((tables_of(one), tables_of(anew)))
+        assert one.pairs or solve_exact(one) == solve_exact(anew)
+    # What came later has changed no table of earlier ones.
+    for found, expected in seen:
+        assert found.values.tolist() == expected.values.tolist()
+        assert found.line.tolist() == expected.line.tolist()
+        assert found.kept.tolist() == expected.kept.tolist()
+        assert found.debt == expected.debt

@@ -11,13 +11,14 @@ from strategies import (
     best_value,
     magnitude,
     problems,
+    solve_exact,
     value_tables,
     worth,
     worth_of,
 )
 
 from bft.milp import Job, Problem, solve
-from bft.milp.exact.dp import optimum, solve_exact
+from bft.milp.exact.dp import optimum
 from bft.milp.tables import tables_of
 
 

@@ -41,7 +41,7 @@ NAMES = ("a", "b", "c")
 def on_kinds(problem: Problem, j: int) -> dict[str, Job]:
     """The properties of a job on each kind that it can run on."""
     assert problem.kinds is not None
-    row = problem.posed.terms.on_kinds(int(problem.posed.rows[j]))
+    row = problem.posed.terms.on_kinds[int(problem.posed.rows[j])]
     return {k: job for k, job in zip(problem.kinds.names, row, strict=True) if job}
 
 

@@ -13,7 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from liars import OPTIMUM, PROBLEM, Liar
 from sharing_oracles import best_by_flow
-from strategies import magnitude, problems, sizes, solve_apart, worth, worth_of
+from strategies import (
+    magnitude,
+    problems,
+    sizes,
+    solve_apart,
+    solve_exact,
+    worth,
+    worth_of,
+)
 
 from bft.milp import (
     Job,
@@ -31,7 +39,7 @@ from bft.milp import (
     solve,
 )
 from bft.milp.backends.registry import describe
-from bft.milp.exact.dp import Optimum, optimum, share_units, solve_exact
+from bft.milp.exact.dp import Optimum, optimum, share_units
 from bft.milp.formulations.column_generation import relax
 from bft.milp.formulations.items import Items
 from bft.milp.formulations.modes import build
@@ -249,7 +257,7 @@ def test_classes_of_interchangeable_jobs_change_no_answer(
         int(units * held), [*shares, max(0.0, 1 - shares.sum())]
     )[:-1]
     problem = Problem(units, 120.0, made, tuple(current.tolist()), cost_model)
-    assert len(tables_of(problem).classes.first) <= len(kinds) + np.count_nonzero(
+    assert len(tables_of(problem).classes.positions) <= len(kinds) + np.count_nonzero(
         current
     )
     assert solve_exact(problem) == solve_apart(problem)

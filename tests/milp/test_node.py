@@ -8,10 +8,9 @@ import pytest
 from drawing import examples
 from hypothesis import given
 from published import decisions, posed, some_of
-from strategies import magnitude, problems, worth_of
+from strategies import magnitude, problems, solve_exact, worth_of
 
 from bft.milp import Job, Limits, Pair, Problem, ProblemError
-from bft.milp.exact.dp import solve_exact
 from bft.milp.formulations import node
 
 CHUNKS = 8

@@ -10,9 +10,8 @@ from agreeing import agree
 from drawing import examples
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import solve_apart
+from strategies import solve_apart, solve_exact
 
-from bft.milp.exact.dp import solve_exact
 from bft.milp.tables import tables_of
 from bft.models import Curve, Job, Objective, Standing, deadline_weight
 from bft.models.objectives import ageing, srpt
@@ -196,7 +195,7 @@ def test_who_was_submitted_long_ago_gets_units_and_those_of_an_age_stay_a_class(
     now = 80 * 3600 * SECOND
     policy = policy_of("throughput+ageing:24:9")
     problem = policy.problem(State(now, 8, views))
-    assert len(tables_of(problem).classes.first) == 8  # 70 to 80 hours in steps of 1.5
+    assert len(tables_of(problem).classes.positions) == 8  # 70 to 80 hours in steps of 1.5
     again = policy.problem(State(now + 60 * SECOND, 8, views))
     assert again.posed.weight.tolist() == problem.posed.weight.tolist()
     counts = policy.decide(State(now, 8, views)).counts
@@ -361,5 +360,5 @@ def test_classes_change_no_answer_under_deadlines_weights_and_factors(
         if not held
     }
     holders = sum(view.units > 0 for view in views)
-    assert len(tables_of(problem).classes.first) <= len(kinds) + holders
+    assert len(tables_of(problem).classes.positions) <= len(kinds) + holders
     assert solve_exact(problem) == solve_apart(problem)
