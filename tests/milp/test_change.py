@@ -173,31 +173,30 @@ def test_who_holds_more_than_a_limit_allows_may_have_to_stop() -> None:
 def test_decisions_that_follow_each_other_are_those_of_problems_made_anew(
     problem: Problem, data: st.DataObject
 ) -> None:
-    posed, current = problem.posed, np.array(problem.current)
-    seen = []
-    for _ in range(data.draw(st.integers(2, 7))):
-        # Mostly one thing is another than before.
-        j = data.draw(st.integers(0, len(current) - 1))
-        current[j] = data.draw(st.integers(0, int(current[j]) + 1))
-        units = int(current.sum()) + data.draw(st.integers(0, 2))
-        weight = posed.terms.weight.copy()
-        weight[0] *= data.draw(st.sampled_from([1.0, 1.0, 2.0]))
-        some = np.sort(
-            data.draw(st.permutations(range(len(current))))[
-                data.draw(st.integers(0, 1)) :
-            ]
+    terms, everyone = problem.posed.terms, np.arange(len(problem.jobs))
+    current, weight = np.array(problem.current), terms.weight.copy()
+    one, seen = replace(problem, units=20), []
+    steps = ["units held", "weight", "idle", "window", "model", "value", "jobs", "pair"]
+    for _ in range(data.draw(st.integers(3, 12))):
+        # One thing is another than before.
+        step = data.draw(st.sampled_from(steps[:3] * 3 + steps))
+        j = data.draw(st.sampled_from(everyone.tolist()))
+        if step == "units held":
+            current[j] = data.draw(st.integers(0, int(current[j]) + 1))
+        elif step == "weight":
+            weight[j] = data.draw(st.sampled_from([1.0, 2.0]))
+        some = everyone[step == "jobs" :]
+        units = int(current.sum()) if step == "idle" else 20
+        one = replace(
+            one,
+            units=max(units, int(current.sum())),
+            tfwd=problem.tfwd * (1 + (step == "window")),
+            jobs=Rows(terms, some, weight[some]),
+            current=tuple(current[some].tolist()),
+            cost_model="stall" if step == "model" else problem.cost_model,
+            value=odd if step == "value" else None,
+            pairs=(Pair(0, 1, 1.2, 1.5),) if step == "pair" else (),
         )
-        one = Problem(
-            units,
-            problem.tfwd * data.draw(st.sampled_from([1.0, 1.0, 1.0, 3.0])),
-            Rows(posed.terms, some, weight[some]),
-            tuple(current[some].tolist()),
-            data.draw(st.sampled_from([problem.cost_model] * 3 + ["stall"])),
-            value=data.draw(st.sampled_from([None, None, None, odd])),
-        )
-        if len(some) == len(current):
-            pairs = [(), (), (Pair(0, 1, 1.2, 1.5),)]
-            one = replace(one, pairs=data.draw(st.sampled_from(pairs)))
         anew = replace(one, jobs=tuple(one.jobs))
         seen.append((tables_of(one), tables_of(anew)))
         assert one.pairs or solve_exact(one) == solve_exact(anew)
