@@ -154,8 +154,11 @@ class Tables:
         made = cls(
             classes, owner, pool.values, pool.knots, at, begin, kept, debt, beside, places
         )  # fmt: skip
-        names = [posed[j].name for j in positions if problem.value is not None]
-        return _bent(made, names) if names else made
+        return (
+            made
+            if problem.value is None
+            else _bent(made, [posed[j].name for j in positions])
+        )
 
     def of(self, j: int, pair: Pair | None = None) -> FloatArray:
         """The value table of job j without sharing, or with its partner in `pair`; entry c is that of choice c."""

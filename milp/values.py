@@ -138,8 +138,8 @@ def fill(
     tfwd, stall
         As for `value`.
     simple
-        Whether units are of one kind and nobody may share them: then the debt is told apart, and a
-        table may be taken from the pool.
+        Whether units are of one kind and nobody may share them: then the debt is told apart, and tables may be taken
+        from the pool.
     values, knots, used, by_row, known
         The pool (`Pool`), of problems with the same `tfwd` and `stall`.
     begin

@@ -18,9 +18,9 @@ so the best allocation has the smallest total loss. λ is the slope of the score
 out: then almost every job has few choices with a small loss, and within a bound on the total loss a small knapsack over
 these remains (the core of Dyer and of Pisinger). The bound rises until there is an allocation within it.
 
-Arrays of all classes stand one after the other: the entry of class c for n units is `offsets[c] + n`. Compiled
-functions are in one file, because Numba looks at the file of the called function alone to tell whether its cache is
-stale.
+Choices of all classes stand one after the other: that of class c with n units is `offsets[c] + n`. Its value stands
+where `at` says, in a pool with others (`values.Pool`). Compiled functions are in one file, because Numba looks at the
+file of the called function alone to tell whether its cache is stale.
 """
 
 from __future__ import annotations

@@ -332,13 +332,13 @@ def test_what_a_solver_needs_is_loaded_before_its_time_counts(
 
 
 def test_a_worker_that_leaks_is_replaced() -> None:
-    """python-mip leaks 10 kB or more a solve."""
+    """python-mip leaks 10 kB or more a solve; a kernel that reclaims memory hides some of it."""
     with closing(SolverProcess(recycle_bytes=2**19)) as process:
-        for index in range(2000):
+        for index in range(8000):
             assert ask(process, problem_number(index % 50)).status == "optimal"
             if process.started > 1:
                 break
-    assert 3 < index < 1999
+    assert 3 < index < 7999
 
 
 def test_a_worker_that_imports_another_solver_is_kept() -> None:
