@@ -202,9 +202,10 @@ def fill(
         place[2], place[3], place[4] = bends, -1, choices
         if simple and keeps == now:
             place[3], known[row] = now, factor
+        # Before the row says so: `value` may raise at a later table.
+        used[0], used[1] = filled, bends
         for i in range(5):
             last[i] = place[i]
-    used[0], used[1] = filled, bends
     return True, debt
 
 

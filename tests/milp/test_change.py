@@ -83,8 +83,11 @@ def odd(
 ) -> float:
     """Nobody loses more than half of its units; and by the window, as each function takes seconds to compile:
 
-    no units are worth more than none (11 s), all are worth infinitely much (12 s), two are worth no number (13 s).
+    no units are worth more than none (11 s), all are worth infinitely much (12 s), two are worth no number (13 s),
+    those of weight 2 are an error (14 s).
     """
+    if tfwd == 14.0 and weight == 2.0:
+        raise ValueError("weight 2")
     if tfwd == 11.0:
         return -np.inf if n else 0.0
     if tfwd == 12.0:
@@ -164,6 +167,24 @@ def test_who_holds_more_than_a_limit_allows_may_have_to_stop() -> None:
     problem = Problem(8, 10.0, jobs, (4, 4), limits=(Limit(6, {0: 1, 1: 1}),))
     for backend in ("exact", "cbc"):
         assert solve(problem, backend=backend).counts == (4, 0)
+
+
+def test_a_value_function_that_raises_leaves_the_next_decisions_as_they_are() -> None:
+    curve = np.array([0.0, 4.0])
+    jobs = tuple(Job(name, 1, 4, curve, curve, 1.0, 1.0) for name in "ab")
+    terms = Problem(8, 14.0, jobs, (0, 0)).posed.terms
+
+    def values(held: tuple[int, int], weight: float = 1.0) -> list[float]:
+        rows = Rows(terms, np.arange(2), np.array([1.0, weight]))
+        found = tables_of(Problem(8, 14.0, rows, held, value=odd)).values
+        return found.tolist()
+
+    values((1, 1))
+    values((2, 1))
+    with pytest.raises(ValueError, match="weight 2"):
+        values((3, 1), weight=2.0)  # the table of the first job had been filled
+    expected = tables_of(Problem(8, 14.0, jobs, (3, 2), value=odd)).values
+    assert values((3, 2)) == expected.tolist()
 
 
 @examples(60)
