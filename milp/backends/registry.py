@@ -53,11 +53,8 @@ def _cbc() -> Availability:
 
 def _highs() -> Availability:
     """HiGHS as bundled with SciPy, through scipy.optimize.milp: a dependency of this package."""
-    return Availability(
-        _versions(("scipy", "SciPy")),
-        licence="BSD 3-Clause; HiGHS: MIT",
-        limits="one thread",
-    )
+    licence, limits = "BSD 3-Clause; HiGHS: MIT", "one thread"
+    return Availability(_versions(("scipy", "SciPy")), licence=licence, limits=limits)
 
 
 def _gurobi() -> Availability:

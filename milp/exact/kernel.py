@@ -36,6 +36,7 @@ from bft.milp.tolerances import CHARGE_QUANTA, EQUAL_SUMS, SCORE_BITS
 
 # The quanta that a changed job is charged, as compiled code wants them.
 CHARGE = np.int64(CHARGE_QUANTA)
+# A literal would have `_filled` compiled once more.
 NONE = np.int64(0)
 # Larger than any loss that matters; two of them can be added without overflow.
 NEVER = np.int64(2**62 - 1)
@@ -206,13 +207,13 @@ def _losses(
     Returns
     -------
     lost
-        Loss at each corner, >= 0; NEVER beyond what others leave.
+        Loss at each corner, >= 0; of those beyond what others leave it is not set.
     free
         The least and the most units without loss of each class, the least loss of more and of fewer, the most that
         others leave, the loss where it keeps what it has, and the least bound within which it has several choices:
         int64 of shape (classes, 7).
     """
-    lost = _filled(len(corners), NEVER)
+    lost = np.empty(len(corners), np.int64)
     free = np.empty((len(kept), 7), np.int64)
     for c in range(len(kept)):
         base, first, end = offsets[c], ends[c], ends[c + 1]
@@ -276,10 +277,10 @@ def _spread(
         table = loss[base : base + free[c, 4] + 1]
         loss[base : offsets[c + 1]] = NEVER
         for i in range(ends[c], ends[c + 1]):
-            k, here = corners[i] - base, lost[i]
+            k = corners[i] - base
             if k >= len(table):
                 break
-            table[k] = here
+            table[k] = here = lost[i]
             if slope[i] > -NEVER:
                 fall = price - slope[i]
                 for n in range(k + 1, min(corners[i + 1] - base, len(table))):

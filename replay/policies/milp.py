@@ -57,7 +57,7 @@ class Weights:
 
     def now(self, state: State) -> NDArray[np.float64] | None:
         """The weights of the jobs in play, None where they are those of the jobs."""
-        if not self.objective.factors and self.deadline_boost == 1.0:
+        if not (self.objective.factors or self.deadline_boost > 1.0):
             return None
         rows, now_ns = state.jobs.rows, state.time_ns
         if (

@@ -195,9 +195,8 @@ def test_who_was_submitted_long_ago_gets_units_and_those_of_an_age_stay_a_class(
     now = 80 * 3600 * SECOND
     policy = policy_of("throughput+ageing:24:9")
     problem = policy.problem(State(now, 8, views))
-    assert (
-        len(tables_of(problem).classes.positions) == 8
-    )  # 70 to 80 hours in steps of 1.5
+    # 70 to 80 hours in steps of 1.5.
+    assert len(tables_of(problem).classes.positions) == 8
     again = policy.problem(State(now + 60 * SECOND, 8, views))
     assert again.posed.weight.tolist() == problem.posed.weight.tolist()
     counts = policy.decide(State(now, 8, views)).counts
