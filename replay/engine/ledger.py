@@ -40,9 +40,6 @@ _BOOK = {book: book for book in BOOKS} | {"start stall": "stall", "move": "resta
 _PRICE_OF_RESCALES = frozenset({"rescale", "stall", "move"})
 
 
-# Rows that wait to be put into columns together.
-ROWS = 256
-
 Activity = tuple[int, int, int, int, float]
 """The activity at a decision: units idle and used, jobs in play and running, and samples/s that these do."""
 
@@ -382,9 +379,6 @@ class Ledger:
             self._idle_unit_seconds += idle * seconds
             self._used_unit_seconds += used * seconds
         self._risen_s += seconds
-        if len(spans.latest) >= ROWS:
-            for table in self.tables.values():
-                table.settle()
 
     def corrected(self, record: JobRecord, work: float) -> None:
         """Correct the work of a job relative to its rate."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import weakref
-from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
+from struct import Struct
 from tempfile import TemporaryFile
 from typing import IO, Any
 
@@ -31,17 +31,13 @@ class Table:
     Parameters
     ----------
     columns
-        Type of each column by its name, as `array` names them: `i` and `q` for whole numbers of 32 and 64 bits, `d` for
-        floats; empty for texts.
+        Type of each column by its name, as `struct` names them: `i` and `q` for whole numbers of 32 and 64 bits, `d`
+        for floats; empty for texts.
     order
         Columns by which `sorted_blocks` sorts, the first of which counts most and holds small numbers >= 0.
 
     Attributes
     ----------
-    add
-        Add a row: one value per column, in their order. It waits in `latest`, ten times as large, until `settle`.
-    latest
-        The rows that wait; whoever adds them calls `settle` when there are many.
     folder
         Where parts lie, in files that vanish with the process; None: all rows stay in memory.
 
@@ -56,42 +52,38 @@ class Table:
 
     def __init__(self, columns: Mapping[str, str], order: Sequence[str] = ()) -> None:
         self.folder: Path | None = None
+        letters = {name: letter or "i" for name, letter in columns.items()}
+        self._row = np.dtype([*letters.items()])
+        # Packed as they come: the objects of rows that wait are ten times as large, and slow to come back to.
+        self._pack = Struct("=" + "".join(letters.values())).pack
+        self._rows = bytearray()
         self._codes: dict[str, dict[str, int]] = {
             name: {} for name, letter in columns.items() if not letter
         }
-        self._columns = {name: array(letter or "i") for name, letter in columns.items()}
-        self._row_bytes = sum(column.itemsize for column in self._columns.values())
+        self._texts = [
+            (list(columns).index(name), codes) for name, codes in self._codes.items()
+        ]
         self._order = order
         self._parts: list[IO[bytes]] = []
-        self._rows = 0  # in columns and parts
-        self.latest: list[Sequence[Any]] = []
-        self.add = self.latest.append
+        self._before = 0  # rows in parts
 
     def __len__(self) -> int:
-        return self._rows + len(self.latest)
+        return self._before + len(self._rows) // self._row.itemsize
 
-    def settle(self) -> None:
-        """Put the latest rows into columns."""
-        if self.latest:
-            columns = zip(*self.latest, strict=True)
-            self._extend(dict(zip(self._columns, columns, strict=True)))
-            self.latest.clear()
+    def add(self, row: Sequence[Any]) -> None:
+        """Add a row: one value per column, in their order."""
+        if self._texts:
+            row = list(row)
+            for place, codes in self._texts:
+                row[place] = codes.setdefault(row[place], len(codes))
+        self._rows += self._pack(*row)
+        if len(self._rows) >= PART_BYTES and self.folder is not None:
+            self._put_away(self.folder)
 
-    def _extend(self, columns: Mapping[str, Iterable[Any]]) -> None:
-        """Add rows, and put those in memory into a part when there are many."""
-        before = len(next(iter(self._columns.values())))
-        for name, column in self._columns.items():
-            values = columns[name]
-            if name in self._codes:
-                codes = self._codes[name]
-                values = [codes.setdefault(text, len(codes)) for text in values]
-            column.extend(values)
-        rows = len(column)
-        self._rows += rows - before
-        if self.folder is None or rows * self._row_bytes < PART_BYTES:
-            return
+    def _put_away(self, folder: Path) -> None:
+        """Put the rows in memory into a part."""
         try:
-            part = TemporaryFile(dir=self.folder)  # noqa: SIM115 - kept open
+            part = TemporaryFile(dir=folder)  # noqa: SIM115 - kept open
             weakref.finalize(self, part.close)
             self._write(part)
         except OSError as error:
@@ -99,16 +91,12 @@ class Table:
             self.folder = None
             return
         self._parts.append(part)
-        self._columns = {
-            name: array(column.typecode) for name, column in self._columns.items()
-        }
+        self._before, self._rows = len(self), bytearray()
 
     def _memory(self) -> Block:
         """The rows in memory, on the same memory: no row can be added while this is in use."""
-        return {
-            name: np.asarray(memoryview(column))
-            for name, column in self._columns.items()
-        }
+        rows = np.frombuffer(self._rows, self._row)
+        return {name: rows[name] for name in self._row.names or ()}
 
     def _write(self, file: IO[bytes]) -> None:
         """Write the rows in memory as Parquet, in order."""
@@ -133,26 +121,21 @@ class Table:
             if name in self._codes:
                 codes = self._codes[name]
                 column = [codes[text] for text in column.to_pylist()]
-            found[name] = np.asarray(column, self._columns[name].typecode)
+            found[name] = np.asarray(column, self._row[name])
         return found
 
     def blocks(self, columns: Sequence[str]) -> Iterator[Block]:
         """Yield some columns of all rows, part by part."""
-        self.settle()
         for part in self._parts:
             yield self._read(part, columns=list(columns))
         memory = self._memory()
         yield {name: memory[name] for name in columns}
 
     def arrays(self) -> dict[str, NDArray[Any]]:
-        """Return the columns by name, texts as objects.
-
-        Numbers that are in memory are on the same memory: no row can be added while one is in use.
-        """
+        """Return the columns by name, texts as objects."""
         found = {}
-        for name in self._columns:
-            parts = [block[name] for block in self.blocks([name])]
-            found[name] = np.concatenate(parts) if len(parts) > 1 else parts[0]
+        for name in self._row.names or ():
+            found[name] = np.concatenate([block[name] for block in self.blocks([name])])
             if name in self._codes:
                 texts = np.array([*self._codes[name], ""], dtype=object)
                 found[name] = texts[found[name]]
@@ -166,7 +149,7 @@ class Table:
             more = np.bincount(block[first], minlength=len(counts))
             more[: len(counts)] += counts
             counts = more
-        block_of = np.cumsum(counts) // max(1, PART_BYTES // self._row_bytes)
+        block_of = np.cumsum(counts) // max(1, PART_BYTES // self._row.itemsize)
         begins = np.flatnonzero(np.diff(block_of)) + 1
         for low, high in pairwise([0, *begins.tolist(), len(counts)]):
             within = [(first, ">=", low), (first, "<", high)]
@@ -181,7 +164,6 @@ class Table:
 
     def saved(self) -> Iterator[bytes]:
         """Yield all rows as Parquet files."""
-        self.settle()
         for part in self._parts:
             part.seek(0)
             yield part.read()
@@ -194,8 +176,9 @@ class Table:
         import pyarrow.parquet as pq
 
         for part in saved:
-            rows = pq.read_table(BytesIO(part))
-            self._extend({name: rows[name].to_pylist() for name in self._columns})
+            columns = pq.read_table(BytesIO(part)).to_pydict()
+            for row in zip(*columns.values(), strict=True):
+                self.add(row)
 
 
 def _in_order(rows: Block, order: Sequence[str]) -> Block:

@@ -24,7 +24,7 @@ from bft.replay import (
     SolverOptions,
 )
 from bft.replay.checkpoint import Checkpoint
-from bft.replay.engine import ledger, tables
+from bft.replay.engine import tables
 
 FILES = ("summary.json", "steps.parquet", "jobs.parquet", "allocations.parquet")
 QUICK = "-Tfwd 120 --policy equal-share --no-u"
@@ -70,7 +70,6 @@ def test_a_history_in_a_file_ends_and_resumes_like_one_in_memory(
     whole = replay_of(kind).run()
     monkeypatch.setattr(tables, "PART_BYTES", 300)
     monkeypatch.setattr(tables, "GROUP_ROWS", 2)
-    monkeypatch.setattr(ledger, "ROWS", 3)
     first, second = replay_of(kind), replay_of(kind)
     for table in (*first.tables.values(), *second.tables.values()):
         table.folder = tmp_path
@@ -103,7 +102,6 @@ def test_a_full_disk_leaves_the_history_in_memory(
 
     whole = replay_of("equal-share").run()
     monkeypatch.setattr(tables, "PART_BYTES", 300)
-    monkeypatch.setattr(ledger, "ROWS", 3)
     monkeypatch.setattr(tables, "TemporaryFile", full)
     replay = replay_of("equal-share")
     for table in replay.tables.values():
