@@ -20,7 +20,7 @@ import numpy as np
 from bft.milp.jobs import BoolArray, FloatArray, IntArray, ProblemError
 from bft.milp.problem import Pair, Problem
 from bft.milp.tolerances import EQUAL_SLOPES, EQUAL_SUMS
-from bft.milp.values import Pool, filled_by
+from bft.milp.values import Pool, Scores, filled_by
 
 # How many times what is needed a pool has room for; and who holds it adds to a pool.
 POOLED, FILLING = 8, threading.Lock()
@@ -94,6 +94,8 @@ class Tables:
         The classes, and the class of each table: first a table of each class alone, then those beside partners.
     pool, bends, at
         The values and the knots of `Pool`, and where those of each table are, as `fill` returns it.
+    scores
+        `Scores` of these knots that the last search left, at 0; whoever searches takes them out meanwhile.
     begin, kept, debt
         As `fill` returns them.
     beside
@@ -107,6 +109,7 @@ class Tables:
     pool: FloatArray
     bends: IntArray
     at: IntArray
+    scores: dict[int, Scores]
     begin: IntArray
     kept: IntArray
     debt: float
@@ -133,13 +136,13 @@ class Tables:
         filler = filled_by(problem.value)
         with FILLING:
             pool = terms.pools.get((problem.value, *window)) or Pool.of(0, 0)
-            fits, debt = filler(*arguments, *pool, begin, at, kept)
+            fits, debt = filler(*arguments, *pool[:5], begin, at, kept)
             if not fits:
                 # The first tables of these jobs may be their last.
                 size = int(begin[-1]) * (POOLED if terms.pools else 1)
                 pool = Pool.of(size, len(terms))
                 terms.pools = {(problem.value, *window): pool}
-                _, debt = filler(*arguments, *pool, begin, at, kept)
+                _, debt = filler(*arguments, *pool[:5], begin, at, kept)
         for limit in problem.limits:
             if limit.used(problem.kinds_and_units(kept)[1]) > limit.most:
                 kept[list(limit.jobs)] = 0
@@ -152,7 +155,7 @@ class Tables:
                 # If it may not share on what it keeps it may have to stop.
                 beside[c] = float(pool.values[base] if worth == -np.inf else worth)
         made = cls(
-            classes, owner, pool.values, pool.knots, at, begin, kept, debt, beside, places
+            classes, owner, pool.values, pool.knots, at, pool.scores, begin, kept, debt, beside, places
         )  # fmt: skip
         return (
             made
@@ -317,7 +320,7 @@ def _bent(tables: Tables, names: list[str]) -> Tables:
     ends = found.searchsorted(begin)
     bends = found - begin[:-1].repeat(np.diff(ends))
     at = np.column_stack([tables.at[:, 0], ends[:-1], ends[1:]])
-    return replace(tables, bends=bends, at=at)
+    return replace(tables, bends=bends, at=at, scores={})
 
 
 def rules_all_out(problem: Problem) -> bool:

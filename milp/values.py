@@ -83,6 +83,28 @@ def check_value(worth: Value) -> None:
         ) from None
 
 
+class Scores(NamedTuple):
+    """What the exact programme makes of tables, for the next search: of each table, in the places of its knots.
+
+    Parameters
+    ----------
+    whole
+        Columns of whole numbers: the choice at each corner, its score, and what each unit up to the next one adds; the
+        corners on the concave hull of scores, what each unit from the one before adds, and where the last of them is.
+    known
+        At the first knot of a table: the quantum of its scores (0: nothing is known, < 0: no scores are of use), its
+        best value and its least.
+    """
+
+    whole: IntArray
+    known: FloatArray
+
+    @classmethod
+    def of(cls, knots: int) -> Scores:
+        """Room for tables with so many knots."""
+        return cls(np.empty((knots, 6), np.int64), np.zeros((knots, 3)))
+
+
 class Pool(NamedTuple):
     """Tables of values, to which more are added; none is changed, so that those of earlier problems stand.
 
@@ -96,6 +118,8 @@ class Pool(NamedTuple):
     by_row, weight
         The latest table of each row in the terms: where its values begin, where its knots begin and end, the units held
         (-1: none to take), and how many choices; shape (rows, 5). The job's weight.
+    scores
+        As in `Tables`.
     """
 
     values: FloatArray
@@ -103,12 +127,14 @@ class Pool(NamedTuple):
     used: IntArray
     by_row: IntArray
     weight: FloatArray
+    scores: dict[int, Scores]
 
     @classmethod
     def of(cls, size: int, rows: int) -> Pool:
         """A pool for so many values of jobs with so many rows."""
         return cls(
-            np.empty(size), np.empty(size, np.int64), np.zeros(2, np.int64), np.full((rows, 5), -1), np.empty(rows)
+            np.empty(size), np.empty(size, np.int64), np.zeros(2, np.int64), np.full((rows, 5), -1), np.empty(rows),
+            {},
         )  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from bft.milp.jobs import FloatArray, IntArray, Job
 from bft.milp.problem import Problem
 from bft.milp.tables import Tables, compiled_kernel, tables_of
+from bft.milp.values import Scores
 
 # A search of up to this many steps takes about 20 ms and needs no timer, which can take 2 ms to start.
 QUICK_STEPS = 2**24
@@ -65,10 +66,12 @@ def _search(
     of, first, sizes = tables.classes
     held, units = problem.counts[first], problem.units
     counts, worth = np.empty(len(of), np.int64), np.empty(len(of))
+    scores = tables.scores.pop(0, None) or Scores.of(len(tables.bends))
     proven, filled, more = compiled_kernel().search(
-        of, sizes, tables.begin, tables.pool, tables.bends, tables.at, held, tables.kept, units, most_steps, stop,
-        counts, worth,
+        of, sizes, tables.begin, tables.pool, tables.bends, tables.at, held, tables.kept, *scores, units, most_steps,
+        stop, counts, worth,
     )  # fmt: skip
+    tables.scores[0] = scores
     value = math.fsum(worth[:filled].tolist()) + tables.debt
     return proven, counts, value, more
 
@@ -103,8 +106,8 @@ def share_units(
     of, held, one = np.arange(len(tables)), np.asarray(current), np.ones_like(current)
     flag, counts, worth = np.zeros(1, np.uint8), np.empty_like(of), np.empty(len(of))
     compiled_kernel().search(
-        of, one, offsets, np.concatenate(tables), np.concatenate(allowed), at, held, kept, units, NO_LIMIT, flag,
-        counts, worth,
+        of, one, offsets, np.concatenate(tables), np.concatenate(allowed), at, held, kept, *Scores.of(ends[-1]),
+        units, NO_LIMIT, flag, counts, worth,
     )  # fmt: skip
     return tuple(counts.tolist())
 

@@ -42,6 +42,9 @@ NONE = np.int64(0)
 NEVER = np.int64(2**62 - 1)
 # The first bound on the loss, as a part of that of the first allocation, and the factor to the next bound.
 FIRST, WIDEN = 64, 2
+# Columns of whole numbers and of floats of `Scores`.
+CORNER, SCORE, SLOPE, VERTEX, RISE, TOP = range(6)
+QUANTUM, HIGH, LOW = range(3)
 Stop = NDArray[np.uint8]
 
 
@@ -55,127 +58,138 @@ def _filled(length: int, number: np.int64) -> IntArray:
 
 @compiled
 def _scores(
-    values: FloatArray,
-    knots: IntArray,
-    at: IntArray,
-    offsets: IntArray,
-    held: IntArray,
-    kept: IntArray,
-    sizes: IntArray,
-) -> tuple[float, IntArray, IntArray, IntArray, IntArray]:
+    values: FloatArray, knots: IntArray, at: IntArray, held: IntArray, kept: IntArray, sizes: IntArray,
+    whole: IntArray, known: FloatArray,
+) -> tuple[float, IntArray]:  # fmt: skip
     """Values as whole quanta below the best of their class, less a charge for a change, where they may matter.
+
+    Tables that have scores of this quantum keep them (`Scores`).
 
     Returns
     -------
     quantum
         What a score of one is worth.
-    corners, ends
-        Entries that may matter and between which scores lie on lines, ascending; those of class c before ends[c + 1].
-        On a line that falls to what does not matter, no count is as good as the fewer units where it begins.
-    score, slope
-        Of each corner its score, and what each count up to the next corner adds; -NEVER where none of these may matter.
+    ends
+        How many corners the classes before each have, and all.
     """
     ends = _filled(len(sizes) + 1, NONE)
-    best, floor = np.empty(len(sizes)), np.empty(len(sizes))
-    quantum, most = _stakes(values, knots, at, kept, sizes, best, floor)
-    per = 1.0 / quantum  # exact, as it is a power of two
-    corners, score = np.empty(most, np.int64), np.empty(most, np.int64)
-    slope, filled = _filled(most, -NEVER), 0
+    quantum, margin = _stakes(values, knots, at, kept, sizes, known)
     for c in range(len(sizes)):
-        table, base = values[at[c, 0] :], offsets[c]
-        high, least, now = best[c], floor[c], held[c]
-        before, under, last, below = 0, high, 0, CHARGE
-        for k in knots[at[c, 1] : at[c, 2]]:
-            worth = table[k]
-            if worth >= least:
-                joined = k > before + 1 and table[k - 1] > -np.inf
-                if joined and under < least:
-                    # Of the line between two knots only the end matters.
-                    rise = (worth - under) / (k - before)
-                    last = max(before + 1, k - int((worth - least) / rise))
-                    joined = last < k
-                    if joined:
-                        below = round((worth - rise * (k - last) - high) * per) - CHARGE
-                        corners[filled], score[filled] = base + last, below
-                        filled += 1
-                level = round((worth - high) * per) - CHARGE * (k != now)
-                corners[filled], score[filled] = base + k, level
-                if joined:
-                    slope[filled - 1] = (level - below) // (k - last)
-                filled += 1
-                last, below = k, level
-            before, under = k, worth
-        ends[c + 1] = filled
-    return quantum, corners, ends, score, slope
+        first, end = at[c, 1], at[c, 2]
+        high = known[first, HIGH]
+        matter = known[first, LOW] >= high - margin
+        if not (matter and known[first, QUANTUM] == quantum):
+            end = _score(
+                values[at[c, 0] :], knots, first, end, held[c], high, high - margin, quantum, whole
+            )  # fmt: skip
+            known[first, QUANTUM] = quantum if matter else -1.0
+        ends[c + 1] = ends[c] + end - first
+    return quantum, ends
 
 
 @compiled
 def _stakes(
-    values: FloatArray, knots: IntArray, at: IntArray, kept: IntArray, sizes: IntArray,
-    best: FloatArray, floor: FloatArray,
-) -> tuple[float, int]:  # fmt: skip
-    """Find the best value of each class, and the least that may matter; return the quantum, and a number of corners."""
+    values: FloatArray, knots: IntArray, at: IntArray, kept: IntArray, sizes: IntArray, known: FloatArray
+) -> tuple[float, float]:  # fmt: skip
+    """Return the quantum, and how far below the best of its class a value may matter; note extremes of new tables."""
     stake, largest, at_stake = 0.0, 0.0, 0.0
     for c in range(len(sizes)):
-        table = values[at[c, 0] :]
-        high, keep = table[0], table[kept[c]]
-        for k in knots[at[c, 1] : at[c, 2]]:
-            high = max(high, table[k])
-        best[c] = high
+        first, table = at[c, 1], values[at[c, 0] :]
+        if known[first, QUANTUM] == 0.0:
+            high = low = table[0]
+            for k in knots[first : at[c, 2]]:
+                high, low = max(high, table[k]), min(low, table[k])
+            known[first, QUANTUM] = -1.0
+            known[first, HIGH], known[first, LOW] = high, low
+        high, keep = known[first, HIGH], table[kept[c]]
         stake += (high - keep) * sizes[c]
         largest = max(largest, max(abs(high), abs(keep)))
     # No optimum has what is worth less.
-    slack, most = EQUAL_SUMS * (stake + largest), 0
+    margin = stake + EQUAL_SUMS * (stake + largest)
     for c in range(len(sizes)):
-        table, high = values[at[c, 0] :], best[c]
-        least, worst = high - stake - slack, high
-        for k in knots[at[c, 1] : at[c, 2]]:
-            worth = table[k]
-            if least <= worth < worst:
-                worst = worth
-            most += 2
-        floor[c] = least
+        first = at[c, 1]
+        high, worst = known[first, HIGH], known[first, LOW]
+        if worst < high - margin:
+            table, worst = values[at[c, 0] :], high
+            for k in knots[first : at[c, 2]]:
+                if high - margin <= table[k] < worst:
+                    worst = table[k]
         at_stake += (high - worst) * sizes[c]
         largest = max(largest, abs(worst))
     at_stake = max(at_stake, largest)
     half, exponent = math.frexp(at_stake)
-    return math.ldexp(1.0, max(exponent - (half == 0.5) - SCORE_BITS, -1000)), most
+    return math.ldexp(1.0, max(exponent - (half == 0.5) - SCORE_BITS, -1000)), margin
+
+
+@compiled
+def _score(
+    table: FloatArray, knots: IntArray, first: int, end: int, now: int, high: float, least: float, quantum: float,
+    whole: IntArray,
+) -> int:  # fmt: skip
+    """Write the corners of a class from `first`, and the concave hull of their scores; return where they end."""
+    per, filled = 1.0 / quantum, first  # exact, as it is a power of two
+    before, under, last, below = 0, high, 0, CHARGE
+    for i in range(first, end):
+        k = knots[i]
+        worth = table[k]
+        if worth >= least:
+            joined = k > before + 1 and table[k - 1] > -np.inf
+            if joined and under < least:
+                # Of the line between two knots only the end matters.
+                rise = (worth - under) / (k - before)
+                last = max(before + 1, k - int((worth - least) / rise))
+                joined = last < k
+                if joined:
+                    below = round((worth - rise * (k - last) - high) * per) - CHARGE
+                    whole[filled, CORNER], whole[filled, SCORE] = last, below
+                    filled += 1
+            level = round((worth - high) * per) - CHARGE * (k != now)
+            whole[filled, CORNER], whole[filled, SCORE] = k, level
+            whole[filled, SLOPE] = -NEVER
+            if joined:
+                whole[filled - 1, SLOPE] = (level - below) // (k - last)
+            filled += 1
+            last, below = k, level
+        before, under = k, worth
+    # The vertices of the hull, and what each unit from the one before adds; more than all others at the first.
+    top, whole[first, VERTEX], whole[first, RISE] = first, first, NEVER
+    for i in range(first + 1, filled):
+        if whole[i, SCORE] <= whole[whole[top, VERTEX], SCORE]:
+            continue
+        while True:
+            last = whole[top, VERTEX]
+            units = whole[i, CORNER] - whole[last, CORNER]
+            more = (whole[i, SCORE] - whole[last, SCORE]) // units
+            if whole[top, RISE] > more:
+                break
+            top -= 1
+        top += 1
+        whole[top, VERTEX], whole[top, RISE] = i, more
+    whole[first, TOP] = top
+    return filled
 
 
 @compiled
 def _price_of(
-    corners: IntArray, ends: IntArray, score: IntArray, slope: IntArray, offsets: IntArray, sizes: IntArray,
-    capacity: int,
+    at: IntArray, ends: IntArray, whole: IntArray, sizes: IntArray, capacity: int
 ) -> tuple[int, int]:  # fmt: skip
     """The slope of the concave hulls at which so many units run out, 0 where all can have what they want.
 
     And how many units are left where all have the fewest that may matter.
     """
-    # Of each segment of a hull the corner where it begins, what each unit raises the score by, and the units.
+    # Of each segment of a hull what each unit raises the score by, and the units.
     most = ends[len(sizes)]
-    begin, rise = np.empty(most, np.int64), np.empty(most, np.int64)
-    step = np.empty(most, np.int64)
+    rise, step = np.empty(most, np.int64), np.empty(most, np.int64)
     filled, left, highest = 0, capacity, 0
     for c in range(len(sizes)):
-        last, hull, size = ends[c], filled, sizes[c]
-        k, level = corners[last], score[last]
-        left -= (k - offsets[c]) * size
-        for i in range(last + 1, ends[c + 1]):
-            to, height, more = corners[i], score[i], slope[i - 1]
-            if height <= level:
-                continue
-            if last < i - 1 or more == -NEVER:
-                more = (height - level) // (to - k)
-            while filled > hull and rise[filled - 1] <= more:
-                filled -= 1
-                last = begin[filled]
-                k, level = corners[last], score[last]
-                more = (height - level) // (to - k)
-            begin[filled], rise[filled], step[filled] = last, more, (to - k) * size
-            filled += 1
-            last, k, level = i, to, height
-        if filled > hull:
-            highest = max(highest, rise[hull])
+        first, size = at[c, 1], sizes[c]
+        last = whole[first, CORNER]
+        left -= last * size
+        for i in range(first + 1, whole[first, TOP] + 1):
+            k = whole[whole[i, VERTEX], CORNER]
+            rise[filled], step[filled] = whole[i, RISE], (k - last) * size
+            highest = max(highest, rise[filled])
+            last, filled = k, filled + 1
     # The highest price at which more units are wanted than there are. It is one of the rises, or 0.
     price, above = 0, highest + 1
     while above - price > 1:
@@ -197,8 +211,7 @@ def _price_of(
 
 @compiled
 def _losses(
-    corners: IntArray, ends: IntArray, score: IntArray, slope: IntArray, offsets: IntArray, price: int, room: int,
-    kept: IntArray,
+    at: IntArray, ends: IntArray, whole: IntArray, offsets: IntArray, price: int, room: int, kept: IntArray
 ) -> tuple[IntArray, IntArray]:  # fmt: skip
     """What choices at corners lose at a price of a unit; a class may have `room` units more than at its first corner.
 
@@ -213,29 +226,29 @@ def _losses(
         others leave, the loss where it keeps what it has, and the least bound within which it has several choices:
         int64 of shape (classes, 7).
     """
-    lost = np.empty(len(corners), np.int64)
+    lost = np.empty(ends[len(kept)], np.int64)
     free = np.empty((len(kept), 7), np.int64)
     for c in range(len(kept)):
-        base, first, end = offsets[c], ends[c], ends[c + 1]
-        least = corners[first]
-        most, keeps = min(offsets[c + 1] - 1, least + room), base + kept[c]
+        begin, own = at[c, 1], lost[ends[c] : ends[c + 1]]
+        corners, slope = whole[begin:, CORNER], whole[begin:, SLOPE]
+        least, keeps = corners[0], kept[c]
+        most = min(offsets[c + 1] - 1 - offsets[c], least + room)
         # First how much each corner is better than none at this price.
-        last, best, farthest = first, -NEVER, -NEVER
-        while last < end and corners[last] <= most:
-            gain = score[last] - price * (corners[last] - least)
-            lost[last], best = gain, max(best, gain)
+        last, best, farthest = 0, -NEVER, -NEVER
+        while last < len(own) and corners[last] <= most:
+            own[last] = whole[begin + last, SCORE] - price * (corners[last] - least)
+            best = max(best, own[last])
             last += 1
         if slope[last - 1] > -NEVER:
             # `most` lies between two corners.
-            farthest = lost[last - 1] + (slope[last - 1] - price) * (
-                most - corners[last - 1]
-            )
+            rise = slope[last - 1] - price
+            farthest = own[last - 1] + rise * (most - corners[last - 1])
             best = max(best, farthest)
         # The first and the last corner without loss; the least losses of fewer and of more units.
         low, high, below, above = last, last, NEVER, NEVER
-        for i in range(first, last):
-            loss = best - lost[i]
-            lost[i] = loss
+        for i in range(last):
+            loss = best - own[i]
+            own[i] = loss
             if corners[i] == keeps:
                 free[c, 5] = loss
             if loss:
@@ -255,18 +268,18 @@ def _losses(
                 above = min(above, best - farthest)
             if rise > -NEVER and largest < most:
                 above = min(above, price - rise)
-        if low > first and slope[low - 1] > -NEVER:
+        if low > 0 and slope[low - 1] > -NEVER:
             fall = price - slope[low - 1]
-            below = min(below, lost[low - 1] + fall * (fewest - 1 - corners[low - 1]))
-        free[c, 0], free[c, 1], free[c, 2] = fewest - base, largest - base, above
-        free[c, 3], free[c, 4] = below, most - base
+            below = min(below, own[low - 1] + fall * (fewest - 1 - corners[low - 1]))
+        free[c, 0], free[c, 1], free[c, 2] = fewest, largest, above
+        free[c, 3], free[c, 4] = below, most
         free[c, 6] = min(above, below) if fewest == largest else 0
     return lost, free
 
 
 @compiled
 def _spread(
-    corners: IntArray, ends: IntArray, lost: IntArray, slope: IntArray, offsets: IntArray, price: int, free: IntArray,
+    at: IntArray, ends: IntArray, whole: IntArray, lost: IntArray, offsets: IntArray, price: int, free: IntArray,
     bound: int, loss: IntArray,
 ) -> None:  # fmt: skip
     """Write the losses of all choices of the classes of which several lose at most `bound`."""
@@ -276,14 +289,16 @@ def _spread(
         base = offsets[c]
         table = loss[base : base + free[c, 4] + 1]
         loss[base : offsets[c + 1]] = NEVER
+        to_corner = at[c, 1] - ends[c]
         for i in range(ends[c], ends[c + 1]):
-            k = corners[i] - base
+            k, slope = whole[to_corner + i, CORNER], whole[to_corner + i, SLOPE]
             if k >= len(table):
                 break
             table[k] = here = lost[i]
-            if slope[i] > -NEVER:
-                fall = price - slope[i]
-                for n in range(k + 1, min(corners[i + 1] - base, len(table))):
+            if slope > -NEVER:
+                fall = price - slope
+                end = min(whole[to_corner + i + 1, CORNER], len(table))
+                for n in range(k + 1, end):
                     table[n] = here + fall * (n - k)
 
 
@@ -412,7 +427,8 @@ def _within(
 @compiled
 def search(
     of: IntArray, sizes: IntArray, offsets: IntArray, values: FloatArray, knots: IntArray, at: IntArray,
-    held: IntArray, kept: IntArray, capacity: int, most_steps: int, stop: Stop, counts: IntArray, worth: FloatArray,
+    held: IntArray, kept: IntArray, whole: IntArray, known: FloatArray, capacity: int, most_steps: int, stop: Stop,
+    counts: IntArray, worth: FloatArray,
 ) -> tuple[bool, int, float]:  # fmt: skip
     """Find the canonical allocation, or one of little loss where it cannot be proven.
 
@@ -420,28 +436,28 @@ def search(
     ----------
     of, sizes, offsets, values, knots, at, held, kept
         The classes and their tables (`Classes`, `Tables`), and the units that the jobs of each hold.
+    whole, known
+        The scores of tables (`Scores`), to which those of this search are added.
     capacity, most_steps, stop
         Idle units; the search ends unproven after so many steps, or when `stop` is set.
     counts, worth
-        Filled with the units of each job, and their values but those that are 0.
+        Filled with the units of each job, and with few numbers whose sum is exactly that of their values.
 
     Returns
     -------
     proven, filled, more
-        Whether it is proven, how many values there are, and how much more another allocation may be worth.
+        Whether it is proven, how many of these numbers there are, and how much more another allocation may be worth.
     """
-    quantum, corners, ends, score, slope = _scores(
-        values, knots, at, offsets, held, kept, sizes
-    )
-    price, room = _price_of(corners, ends, score, slope, offsets, sizes, capacity)
-    lost, free = _losses(corners, ends, score, slope, offsets, price, room, kept)
+    quantum, ends = _scores(values, knots, at, held, kept, sizes, whole, known)
+    price, room = _price_of(at, ends, whole, sizes, capacity)
+    lost, free = _losses(at, ends, whole, offsets, price, room, kept)
     slack, loss = max(capacity, 1), np.empty(offsets[len(sizes)], np.int64)
-    _spread(corners, ends, lost, slope, offsets, price, free, slack, loss)
+    _spread(at, ends, whole, lost, offsets, price, free, slack, loss)
     total = _start(of, offsets, loss, free, kept, price, capacity, slack, counts)
     bound = total if total <= capacity * FIRST else total // FIRST
     excluded, found = 0, 0
     while True:
-        _spread(corners, ends, lost, slope, offsets, price, free, bound, loss)
+        _spread(at, ends, whole, lost, offsets, price, free, bound, loss)
         found = _within(
             of, offsets, loss, free, sizes, price, capacity, bound, most_steps, stop, counts
         )  # fmt: skip
@@ -449,10 +465,23 @@ def search(
             break
         excluded = bound + 1
         bound = total if total < 2 * WIDEN * bound else bound * WIDEN
+    # As `math.fsum` adds up: each term goes through the parts of the sum so far, and what a sum lacks is kept.
     filled = 0
     for j in range(len(of)):
-        worth[filled] = values[at[of[j], 0] + counts[j]]
-        filled += worth[filled] != 0.0
+        term, parts = values[at[of[j], 0] + counts[j]], filled
+        if term == 0.0:
+            continue
+        filled = 0
+        for i in range(parts):
+            rest = worth[i]
+            both = term + rest
+            larger = abs(term) >= abs(rest)
+            lacks = rest - (both - term) if larger else term - (both - rest)
+            worth[filled] = lacks
+            filled += lacks != 0.0
+            term = both
+        worth[filled] = term
+        filled += 1
     more = quantum * (total - excluded + len(of) * (CHARGE + capacity))
     return found > 0, filled, 0.0 if found > 0 else more
 
