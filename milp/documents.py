@@ -26,8 +26,6 @@ of `v100`), and `Os` may be one curve for each kind on which the job can run, su
 The answer has `kinds`, the kind of each job or `null`; `xi` and formulations other than `modes` are refused.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from bisect import bisect_right

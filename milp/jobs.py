@@ -1,7 +1,5 @@
 """A job as a decision sees it, and the errors of what cannot be posed; everything in this folder builds on it."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise

@@ -7,8 +7,6 @@ nothing but the definition of a job's value must agree. Only with sharing, a gap
 answer count. The backend `exact` decides alike and asks nobody.
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import time

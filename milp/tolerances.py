@@ -3,8 +3,6 @@
 All are relative to the quantity that a comment names. `bft.models.tolerances` has those of jobs and replays.
 """
 
-from __future__ import annotations
-
 # Two ways to compute the objective of one answer agree within this, relative to the objective.
 TOLERANCE = 1e-6
 # Zero to a solver: a part of the largest coefficient of the objective.

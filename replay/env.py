@@ -4,8 +4,6 @@ An episode is one replay. A step is one decision: the action is the number of un
 continues to the next decision, and the reward is the net progress of all jobs until then, in samples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """The interface of a backend: any solver of linear models is used through it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """Solve a linear model with gurobipy. Runs in the solver process, see `worker`; needs the extra `gurobi`."""
 
-from __future__ import annotations
-
 import math
 from functools import cache
 

@@ -4,8 +4,6 @@ It is no pool of `concurrent.futures`: what `multiprocessing` starts runs the us
 guard, and cannot be started at all by the workers of Dask and `multiprocessing.Pool`, in which replays run.
 """
 
-from __future__ import annotations
-
 import atexit
 import logging
 import os

@@ -1,7 +1,5 @@
 """Solve a linear model with CBC through python-mip. Runs in the solver process, see `worker`."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Importing this module loads no solver.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass

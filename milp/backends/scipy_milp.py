@@ -1,7 +1,5 @@
 """Solve a linear model with scipy.optimize.milp, SciPy's own HiGHS. Runs in the solver process, see `worker`."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

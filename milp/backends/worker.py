@@ -1,7 +1,5 @@
 """The worker's side of the solver process: solvers are C libraries that may abort, hang or leak."""
 
-from __future__ import annotations
-
 import gc
 import os
 import resource

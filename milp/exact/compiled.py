@@ -1,7 +1,5 @@
 """Kernels that Numba compiles and keeps on disk; imported only when they are used, because Numba loads slowly."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 

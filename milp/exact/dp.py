@@ -6,8 +6,6 @@ fewest units, then the job before it, and so on. In plain words: the best alloca
 changes the fewest jobs; among those, units go to the jobs that come first.
 """
 
-from __future__ import annotations
-
 import math
 import threading
 import time

@@ -23,8 +23,6 @@ where `at` says, in a pool with others (`values.Pool`). Compiled functions are i
 file of the called function alone to tell whether its cache is stale.
 """
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

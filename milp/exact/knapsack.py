@@ -3,8 +3,6 @@
 Imported only when used, because Numba loads slowly.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

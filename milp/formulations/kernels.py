@@ -1,7 +1,5 @@
 """Compiled loops over pairs of jobs; imported only when they are used, because Numba takes its time."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from bft.milp.exact.compiled import compiled

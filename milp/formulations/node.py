@@ -4,8 +4,6 @@ It is much larger than `modes`, which solves the same problem: it has a binary f
 every run of a job's curve.
 """
 
-from __future__ import annotations
-
 import numpy as np
 
 from bft.milp.formulations.linear import Formulated, LinearModel

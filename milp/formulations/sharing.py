@@ -7,8 +7,6 @@ whom, which may differ between solvers in case of ties; the exact DP then distri
 What ξ makes of a job's value is in `milp/values.py`.
 """
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Callable

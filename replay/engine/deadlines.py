@@ -3,8 +3,6 @@
 The limit on jobs in play, -maxJ, is `loop._admit`.
 """
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections.abc import Sequence

@@ -6,8 +6,6 @@ the two exchange places for good: a scheduler preempts only what it must. Idle c
 of the log.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from heapq import nsmallest

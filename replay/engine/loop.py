@@ -8,8 +8,6 @@ then one decision.
 `tables` are what a checkpoint has.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import operator

@@ -3,8 +3,6 @@
 `Rates.charge` takes work from a job; `loop` decides when: `_preempt` and `_stop` (preemption), `_pay` (rescale).
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import InitVar, dataclass, field

@@ -1,7 +1,5 @@
 """From a policy's decision to the units that each job releases and gets; forbidden moves are refused."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

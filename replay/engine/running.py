@@ -1,7 +1,5 @@
 """The state of one job in play, and of all jobs in play with sums and arrays that need no loop over them."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

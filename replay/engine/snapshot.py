@@ -1,7 +1,5 @@
 """The state of an object for a checkpoint: its dataclass fields, so that a new field cannot be forgotten."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass

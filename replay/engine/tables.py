@@ -1,7 +1,5 @@
 """Tables of the past of a replay: rows are added at the end, and go to nameless Parquet files as they grow."""
 
-from __future__ import annotations
-
 import logging
 import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence

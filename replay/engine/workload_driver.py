@@ -1,7 +1,5 @@
 """The driver of a workload that submits and cancels jobs on the way: events and orders (docs/semantics.md)."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import islice, pairwise

@@ -3,8 +3,6 @@
 `policy_names` lists all policies, including those of other packages.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING
 
 from bft.models.lazy import public_names

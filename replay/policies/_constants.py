@@ -1,7 +1,5 @@
 """The constants of policies: fields of their dataclasses with a help text, and with a range where they have one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from bft.models.checks import Number

@@ -3,8 +3,6 @@
 All randomness is drawn outside, by NumPy: the kernels only read it, in the order candidate, job, node.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

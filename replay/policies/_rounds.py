@@ -3,8 +3,6 @@
 `Nodes` keeps the books of a round: units of each node that jobs keep, and what is left to hand out.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Collection, Sequence

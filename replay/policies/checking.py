@@ -1,7 +1,5 @@
 """Properties that every policy must have, third-party ones included; `check_policy` tests them in small worlds."""
 
-from __future__ import annotations
-
 import copy
 import json
 from collections.abc import Callable, Iterator

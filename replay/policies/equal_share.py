@@ -1,7 +1,5 @@
 """Equal shares for all jobs: the published heuristic with its defect fixed."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

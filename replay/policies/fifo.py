@@ -1,7 +1,5 @@
 """First in, first out."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 

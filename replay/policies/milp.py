@@ -1,7 +1,5 @@
 """The optimal allocation at every event: BFTrainer's MILP."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """The optimal allocation when two jobs may share units (docs/model.md)."""
 
-from __future__ import annotations
-
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 Jobs may be measured before they are scheduled, as by MalleTrain's job profiling advisor.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace

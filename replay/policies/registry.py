@@ -1,7 +1,5 @@
 """Policies by name: those of this package, and those that others register in the entry-point group `bft.policies`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass

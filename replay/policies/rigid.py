@@ -4,8 +4,6 @@ All walks take positions in `State.jobs`, most urgent first. A running job is ne
 all of them to a more urgent job.
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence

@@ -6,8 +6,6 @@ same units, each with the seconds that it would still need alone. While they sha
 long; after one has finished, as long as alone. The criterion is the mean of both completion times, from now on.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import (
     Callable,

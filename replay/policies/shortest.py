@@ -1,7 +1,5 @@
 """Shortest job first, with known durations."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal

@@ -1,7 +1,5 @@
 """Sia (SOSP'23): every minute an integer programme chooses a configuration for each job."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

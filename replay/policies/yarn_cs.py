@@ -1,7 +1,5 @@
 """YARN's capacity scheduler without preemption: the production baseline that Tiresias is compared with."""
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field

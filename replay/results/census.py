@@ -1,7 +1,5 @@
 """The census of a replay: which of its jobs every metric and bound counts (docs/results.md)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, get_args

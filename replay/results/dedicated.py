@@ -1,7 +1,5 @@
 """U: what jobs achieved on idle nodes, relative to an equal number of dedicated nodes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

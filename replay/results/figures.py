@@ -1,7 +1,5 @@
 """The one table of a run's figures (docs/results.md): name, title, unit, direction, jobs, and how each is written."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """The most important metrics of a run in words: what it achieved, cost, and lost, and the option that helps."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from datetime import datetime

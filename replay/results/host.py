@@ -28,8 +28,6 @@ Where jobs are known also:
   `delayed_share` of starts that would still wait.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

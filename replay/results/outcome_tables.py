@@ -32,8 +32,6 @@ A unit that two jobs share counts under both.
 training last let go of it, if it did).
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What a search has found, and what it has spent on trials that were stopped (docs/scenarios.md)."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

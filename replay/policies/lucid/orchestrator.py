@@ -4,8 +4,6 @@ Hu et al., "Lucid: A Non-intrusive, Scalable and Interpretable Scheduler for Dee
 docs/decisions/0011-lucid.md lists the differences from its artifact.
 """
 
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Lucid's profiler: a small partition where each job runs for its first minutes, ahead of its pool (ASPLOS'23)."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
