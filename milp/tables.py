@@ -75,7 +75,7 @@ def classes_of(problem: Problem) -> Classes:
             like[jobs_alike] = numbers if alone[jobs_alike[0]] else like[jobs_alike[0]]
             alone[jobs_alike] = 0
             numbers += 1
-    of, first, sizes = (np.empty(jobs, np.int64) for _ in range(3))
+    of, first, sizes = np.empty((3, jobs), np.int64)
     found = compiled_kernel().group(
         like, numbers, alone, problem.waiting_terms, of, first, sizes
     )

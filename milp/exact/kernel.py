@@ -19,8 +19,9 @@ out: then almost every job has few choices with a small loss, and within a bound
 these remains (the core of Dyer and of Pisinger). The bound rises until there is an allocation within it.
 
 Choices of all classes stand one after the other: that of class c with n units is `offsets[c] + n`. Its value stands
-where `at` says, in a pool with others (`values.Pool`). Compiled functions are in one file, because Numba looks at the
-file of the called function alone to tell whether its cache is stale.
+where `at` says, in a pool with others (`values.Pool`). From one decision of a replay to the next almost all tables
+stay, and mostly the quantum, so scores and hulls stay with their tables (`values.Scores`). Compiled functions are in
+one file, because Numba looks at the file of the called function alone to tell whether its cache is stale.
 """
 
 import math
