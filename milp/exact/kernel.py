@@ -41,6 +41,8 @@ NONE = np.int64(0)
 NEVER = np.int64(2**62 - 1)
 # The first bound on the loss, as a part of that of the first allocation, and the factor to the next bound.
 FIRST, WIDEN = 64, 2
+# An odd number whose product spreads numbers over a table (the golden ratio times 2^62).
+SPREAD = 5734161139222658741
 # Columns of whole numbers and of floats of `Scores`.
 CORNER, SCORE, SLOPE, VERTEX, RISE, TOP = range(6)
 QUANTUM, HIGH, LOW = range(3)
@@ -487,38 +489,47 @@ def search(
 
 @compiled
 def group(
-    like: IntArray, numbers: int, alone: IntArray, terms: FloatArray, of: IntArray, first: IntArray, sizes: IntArray
+    like: IntArray, alone: IntArray, terms: IntArray, of: IntArray, first: IntArray, sizes: IntArray
 ) -> int:  # fmt: skip
     """Number the classes of jobs in the order of their first members; return how many there are.
 
     Parameters
     ----------
-    like, numbers, terms
-        A number below `numbers`, and a row of numbers, for each job; equal for jobs of one class.
+    like, terms
+        A number, and a row of numbers, for each job; equal for jobs of one class.
     alone
         Not 0 for jobs that are a class of their own.
     of, first, sizes
         Filled with the class of each job; the first member of each class, and how many it has.
     """
-    jobs, found = len(like), 0
-    # Of the classes of one `like`, which differ by terms: the latest, and the one before each.
-    latest, before = _filled(numbers, ~NONE), np.empty(jobs, np.int64)
+    jobs, found, slots = len(like), 0, 1
+    while slots < 2 * jobs:
+        slots *= 2
+    # A hash table: a class stands where its numbers lead, or in the next free slot.
+    class_in, slot = _filled(slots, ~NONE), NONE
     for j in range(jobs):
-        c = -1 if alone[j] else latest[like[j]]
-        while c >= 0:
-            same = True
-            for k in range(terms.shape[1]):
-                same &= terms[first[c], k] == terms[j, k]
-            if same:
-                break
-            c = before[c]
+        c = -1
+        if not alone[j]:
+            code = like[j]
+            for term in terms[j]:
+                # The upper bits of a float differ, and a product spreads the lower ones.
+                code = (code ^ term ^ (term >> 32)) * SPREAD
+            slot = (code >> 40) & (slots - 1)
+            c = class_in[slot]
+            while c >= 0:
+                same = like[first[c]] == like[j]
+                for k in range(terms.shape[1]):
+                    same &= terms[first[c], k] == terms[j, k]
+                if same:
+                    break
+                slot = (slot + 1) & (slots - 1)
+                c = class_in[slot]
         if c < 0:
             c = found
             first[c], sizes[c] = j, 0
             found += 1
             if not alone[j]:
-                before[c] = latest[like[j]]
-                latest[like[j]] = c
+                class_in[slot] = c
         of[j] = c
         sizes[c] += 1
     return found

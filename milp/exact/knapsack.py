@@ -7,10 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bft.milp.exact.compiled import compiled
+from bft.milp.exact.kernel import SPREAD
 from bft.milp.jobs import IntArray
-
-# An odd number whose product spreads codes over a table (the golden ratio times 2^62).
-SPREAD = 5734161139222658741
 
 # What a job's choices use of each resource, what they lose, and their ranks.
 Choices = tuple[IntArray, IntArray, IntArray]
