@@ -76,8 +76,8 @@ def classes_of(problem: Problem) -> Classes:
             alone[jobs_alike] = 0
             numbers += 1
     of, first, sizes = np.empty((3, jobs), np.int64)
-    # By their bits, of which 0 has two sorts.
-    terms = (problem.waiting_terms + 0.0).view(np.int64)
+    # By their bits: 0.0 and -0.0 make two classes, whose jobs are decided alike.
+    terms = problem.waiting_terms.view(np.int64)
     found = compiled_kernel().group(like, alone, terms, of, first, sizes)
     return Classes(of, first[:found], sizes[:found])
 

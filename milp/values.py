@@ -91,18 +91,21 @@ class Scores(NamedTuple):
     whole
         Columns of whole numbers: the choice at each corner, its score, and what each unit up to the next one adds; the
         corners on the concave hull of scores, what each unit from the one before adds, and where the last of them is.
-    known
-        At the first knot of a table: the quantum of its scores (0: nothing is known, < 0: no scores are of use), its
-        best value and its least.
+    known, quanta
+        At the first knot of a table: its best value and its least; and the quantum of its scores (0: nothing is known,
+        < 0: no scores are of use).
     """
 
     whole: IntArray
     known: FloatArray
+    quanta: FloatArray
 
     @classmethod
     def of(cls, knots: int) -> Scores:
         """Room for tables with so many knots."""
-        return cls(np.empty((knots, 6), np.int64), np.zeros((knots, 3)))
+        return cls(
+            np.empty((knots, 6), np.int64), np.empty((knots, 2)), np.zeros(knots)
+        )
 
 
 class Pool(NamedTuple):

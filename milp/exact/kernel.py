@@ -45,7 +45,7 @@ FIRST, WIDEN = 64, 2
 SPREAD = 5734161139222658741
 # Columns of whole numbers and of floats of `Scores`.
 CORNER, SCORE, SLOPE, VERTEX, RISE, TOP = range(6)
-QUANTUM, HIGH, LOW = range(3)
+HIGH, LOW = range(2)
 Stop = NDArray[np.uint8]
 
 
@@ -60,7 +60,7 @@ def _filled(length: int, number: np.int64) -> IntArray:
 @compiled
 def _scores(
     values: FloatArray, knots: IntArray, at: IntArray, held: IntArray, kept: IntArray, sizes: IntArray,
-    whole: IntArray, known: FloatArray,
+    whole: IntArray, known: FloatArray, quanta: FloatArray,
 ) -> tuple[float, IntArray]:  # fmt: skip
     """Values as whole quanta below the best of their class, less a charge for a change, where they may matter.
 
@@ -74,33 +74,34 @@ def _scores(
         How many corners the classes before each have, and all.
     """
     ends = _filled(len(sizes) + 1, NONE)
-    quantum, margin = _stakes(values, knots, at, kept, sizes, known)
+    quantum, margin = _stakes(values, knots, at, kept, sizes, known, quanta)
     for c in range(len(sizes)):
         first, end = at[c, 1], at[c, 2]
         high = known[first, HIGH]
         matter = known[first, LOW] >= high - margin
-        if not (matter and known[first, QUANTUM] == quantum):
+        if not (matter and quanta[first] == quantum):
             end = _score(
                 values[at[c, 0] :], knots, first, end, held[c], high, high - margin, quantum, whole
             )  # fmt: skip
-            known[first, QUANTUM] = quantum if matter else -1.0
+            quanta[first] = quantum if matter else -1.0
         ends[c + 1] = ends[c] + end - first
     return quantum, ends
 
 
 @compiled
 def _stakes(
-    values: FloatArray, knots: IntArray, at: IntArray, kept: IntArray, sizes: IntArray, known: FloatArray
+    values: FloatArray, knots: IntArray, at: IntArray, kept: IntArray, sizes: IntArray, known: FloatArray,
+    quanta: FloatArray,
 ) -> tuple[float, float]:  # fmt: skip
     """Return the quantum, and how far below the best of its class a value may matter; note extremes of new tables."""
     stake, largest, at_stake = 0.0, 0.0, 0.0
     for c in range(len(sizes)):
         first, table = at[c, 1], values[at[c, 0] :]
-        if known[first, QUANTUM] == 0.0:
+        if quanta[first] == 0.0:
             high = low = table[0]
             for k in knots[first : at[c, 2]]:
                 high, low = max(high, table[k]), min(low, table[k])
-            known[first, QUANTUM] = -1.0
+            quanta[first] = -1.0
             known[first, HIGH], known[first, LOW] = high, low
         high, keep = known[first, HIGH], table[kept[c]]
         stake += (high - keep) * sizes[c]
@@ -428,8 +429,8 @@ def _within(
 @compiled
 def search(
     of: IntArray, sizes: IntArray, offsets: IntArray, values: FloatArray, knots: IntArray, at: IntArray,
-    held: IntArray, kept: IntArray, whole: IntArray, known: FloatArray, capacity: int, most_steps: int, stop: Stop,
-    counts: IntArray, worth: FloatArray,
+    held: IntArray, kept: IntArray, whole: IntArray, known: FloatArray, quanta: FloatArray, capacity: int,
+    most_steps: int, stop: Stop, counts: IntArray, worth: FloatArray,
 ) -> tuple[bool, int, float]:  # fmt: skip
     """Find the canonical allocation, or one of little loss where it cannot be proven.
 
@@ -437,7 +438,7 @@ def search(
     ----------
     of, sizes, offsets, values, knots, at, held, kept
         The classes and their tables (`Classes`, `Tables`), and the units that the jobs of each hold.
-    whole, known
+    whole, known, quanta
         The scores of tables (`Scores`), to which those of this search are added.
     capacity, most_steps, stop
         Idle units; the search ends unproven after so many steps, or when `stop` is set.
@@ -449,7 +450,7 @@ def search(
     proven, filled, more
         Whether it is proven, how many of these numbers there are, and how much more another allocation may be worth.
     """
-    quantum, ends = _scores(values, knots, at, held, kept, sizes, whole, known)
+    quantum, ends = _scores(values, knots, at, held, kept, sizes, whole, known, quanta)
     price, room = _price_of(at, ends, whole, sizes, capacity)
     lost, free = _losses(at, ends, whole, offsets, price, room, kept)
     slack, loss = max(capacity, 1), np.empty(offsets[len(sizes)], np.int64)
