@@ -136,13 +136,13 @@ class Tables:
         filler = filled_by(problem.value)
         with FILLING:
             pool = terms.pools.get((problem.value, *window)) or Pool.of(0, 0)
-            fits, debt = filler(*arguments, *pool[:5], begin, at, kept)
+            fits, debt = filler(*arguments, *pool[:-1], begin, at, kept)
             if not fits:
                 # The first tables of these jobs may be their last.
                 size = int(begin[-1]) * (POOLED if terms.pools else 1)
                 pool = Pool.of(size, len(terms))
                 terms.pools = {(problem.value, *window): pool}
-                _, debt = filler(*arguments, *pool[:5], begin, at, kept)
+                _, debt = filler(*arguments, *pool[:-1], begin, at, kept)
         for limit in problem.limits:
             if limit.used(problem.kinds_and_units(kept)[1]) > limit.most:
                 kept[list(limit.jobs)] = 0

@@ -39,7 +39,6 @@ Loss = Literal[
 _BOOK = {book: book for book in BOOKS} | {"start stall": "stall", "move": "restart"}
 _PRICE_OF_RESCALES = frozenset({"rescale", "stall", "move"})
 
-
 Activity = tuple[int, int, int, int, float]
 """The activity at a decision: units idle and used, jobs in play and running, and samples/s that these do."""
 
